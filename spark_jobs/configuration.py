@@ -249,12 +249,22 @@ FOLLOW_ALL = SchemaPolicy()
 
 
 @dataclass(frozen=True)
+class Adopted:
+    """The table that another tool has loaded: a Delta table, or a folder of Parquet files, at ``path``. ``columns``:
+    pairs of a column of ours and its name there, where that is another one."""
+
+    path: str
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Table:
     """One followed table, by its name in the lake. ``columns`` None: all that the publication sends. ``key``: the
     columns of a unique index that identify its rows, if the source has no key but sends whole rows. ``options``: of
     single columns. ``mask``: the columns whose values are replaced by hashes. ``on_schema_change``: None if the
     pipeline's holds. ``metadata_columns``: those that say of each row which commit last wrote it. ``shows``: the source
-    table, where that has another name. ``begins_empty``: its snapshots read no rows of the source.
+    table, where that has another name. ``begins_empty``: its snapshots read no rows of the source. ``adopt``: where
+    its first snapshot takes the rows from that are equal to those of the source.
 
     Raises ConfigurationError for a table that begins empty in a mode other than ``append``.
     """
@@ -269,12 +279,17 @@ class Table:
     metadata_columns: tuple[CommitColumn, ...] = ()
     shows: QualifiedName | None = None
     begins_empty: bool = False
+    adopt: Adopted | None = None
 
     def __post_init__(self) -> None:
         if self.begins_empty and not holds_changes(self.mode):
             raise ConfigurationError(
                 f"tables: {self.name}: snapshot: none leaves out the rows that mode {self.mode} would have to show",
                 hint="with snapshot: none write mode: append",
+            )
+        if self.begins_empty and self.adopt:
+            raise ConfigurationError(
+                f"tables: {self.name}: snapshot: none adopts no rows", hint="leave out snapshot: none, or adopt"
             )
 
     @property

@@ -137,7 +137,7 @@ def _reasons(
 ) -> dict[QualifiedName, str]:
     """The tables that begin a new generation, as ``prepare`` finds them."""
     if ledger is None:
-        return dict.fromkeys(names, _FIRST)
+        return {name: _first(pipeline, name) for name in names}
     begun = BegunGenerations(pipeline, ledger, mask_words(connection, pipeline))
     return {name: _reason(pipeline, begun, name) for name in names if begun.needs_another(name)}
 
@@ -145,7 +145,7 @@ def _reasons(
 def _reason(pipeline: Pipeline, begun: BegunGenerations, name: QualifiedName) -> str:
     state, form = begun.ledger.states.get(name), pipeline.form_of(name)
     if state is None:
-        return _FIRST
+        return _first(pipeline, name)
     if why := begun.why_from_source(name):
         return why
     if state.mode != form.mode:
@@ -155,6 +155,11 @@ def _reason(pipeline: Pipeline, begun: BegunGenerations, name: QualifiedName) ->
     if state.generation.form != form:
         return f"it was kept as {state.generation.form} and is {form}: it is built from its own rows"
     return "its snapshot is of an earlier chapter of the change log"
+
+
+def _first(pipeline: Pipeline, name: QualifiedName) -> str:
+    adopt = pipeline.table(name).adopt
+    return _FIRST if adopt is None else f"{_FIRST}, and adopts the rows of {adopt.path} that are equal"
 
 
 def _changed(pipeline: Pipeline, status: PipelineStatus) -> dict[QualifiedName, str]:

@@ -14,6 +14,7 @@ from cdc_assets.configuration.models import PipelineModel, SourceModel
 from cdc_assets.configuration.table_model import LayoutModel, TableModel
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
+    Adopted,
     ColumnSelection,
     HealthLimits,
     Lake,
@@ -50,7 +51,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
     tables = None
     if not model.asks_source:
         rules = model.table_rules
-        each = (_tables_of(rules.settings_of(table.qualified_name), policy) for table in model.tables or ())
+        each = (_tables_of(rules.settings_of(table.qualified_name), policy, folder) for table in model.tables or ())
         tables = tuple(chain.from_iterable(each))
     return Pipeline(
         name=model.name,
@@ -88,7 +89,7 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         ),
         mask_salt=mask_salt(),
         merge_engine=model.merge.engine,
-        patterns=_patterns_of(model),
+        patterns=_patterns_of(model, folder),
         periods=tuple(each.periods for each in model.time_partitions.named.values()) if model.time_partitions else (),
     )
 
@@ -106,7 +107,7 @@ def lake_of(model: PipelineModel, folder: Path) -> Lake:
     return Lake(_absolute(lake.path, folder), Storage(settings), lake.catalog or "", tables)
 
 
-def _patterns_of(model: PipelineModel) -> TablePatterns | None:
+def _patterns_of(model: PipelineModel, folder: Path) -> TablePatterns | None:
     """None if every table is named, or if every table of the publication is followed in the same way."""
     if not model.asks_source or not (model.tables or model.exclude or model.defaults):
         return None
@@ -117,12 +118,12 @@ def _patterns_of(model: PipelineModel) -> TablePatterns | None:
     return TablePatterns(
         tuple(table.pattern for table in model.tables or ()),
         tuple(map(TablePattern.parse, model.exclude)),
-        settings=lambda name: _tables_of(rules.settings_of(name), policy),
+        settings=lambda name: _tables_of(rules.settings_of(name), policy, folder),
         masking=tuple(masking),
     )
 
 
-def _tables_of(model: TableModel, policy: SchemaPolicy) -> tuple[Table, ...]:
+def _tables_of(model: TableModel, policy: SchemaPolicy, folder: Path) -> tuple[Table, ...]:
     """The lake's tables of one source table."""
     columns = model.columns
     selection = ColumnSelection(tuple(columns.include), tuple(columns.exclude)) if columns is not None else None
@@ -141,9 +142,17 @@ def _tables_of(model: TableModel, policy: SchemaPolicy) -> tuple[Table, ...]:
             tuple(model.metadata_columns),
             shows=each.relation if each.relation != each.qualified_name else None,
             begins_empty=model.snapshot == "none",
+            adopt=_adopted_of(model, folder),
         )
         for each in model.in_modes()
     )
+
+
+def _adopted_of(model: TableModel, folder: Path) -> Adopted | None:
+    if (adopt := model.adopt) is None:
+        return None
+    path = adopt.path.replace("{schema}", model.schema_name).replace("{table}", model.table_name)
+    return Adopted(_absolute(path, folder).rstrip("/"), tuple(adopt.columns.items()))
 
 
 def _layout_of(model: LayoutModel | None) -> TableLayout:

@@ -45,6 +45,31 @@ class ColumnsModel(StrictModel):
         return self
 
 
+class AdoptModel(StrictModel):
+    """A table that another tool has loaded: just its path, or a mapping."""
+
+    path: str = Field(
+        min_length=1,
+        description="A Delta table, or a folder of Parquet files. {schema} and {table} stand for the table's name.",
+        examples=["s3://lake/airbyte/{table}"],
+    )
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="The other table's names of columns that have another name there.",
+        examples=[{"placed_at": "created"}],
+    )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """A text is the path alone."""
+        return {"if": {"type": "string"}, "else": super().__get_pydantic_json_schema__(core_schema, handler)}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_alone(cls, value: object) -> object:
+        return {"path": value} if isinstance(value, str) else value
+
+
 class LayoutModel(StrictModel):
     """How a table's data files are arranged, and its further properties. Spark writes such a table, with `auto` too."""
 
@@ -134,6 +159,12 @@ class TableDefaultsModel(StrictModel):
         default="all",
         description="Which rows of the source a snapshot reads. none, in mode append: the table has only the changes"
         " from its first sync on.",
+    )
+    adopt: AdoptModel | None = Field(
+        default=None,
+        description="A table that another tool has loaded: its rows that are equal to the source's are copied when the"
+        " table begins, and only the others are read. It is never changed.",
+        examples=[{"path": "s3://lake/airbyte/orders"}],
     )
     layout: LayoutModel | None = Field(
         default=None,

@@ -21,9 +21,9 @@ _ANY_TIMESTAMP = rf"^({_DATE}{_TIME}( BC)?|{_INFINITY})$"
 _ANY_TIMESTAMPTZ = rf"^({_DATE}{_TIME}{_ZONE}( BC)?|{_INFINITY})$"
 
 _FIRST_DAY = -719_162  # 0001-01-01 in days since 1970-01-01
-_DAY = 86_400_000_000
-_FIRST_MICROSECOND = _FIRST_DAY * _DAY
-_LAST_MICROSECOND = 2_932_897 * _DAY - 1  # 9999-12-31 23:59:59.999999
+DAY = 86_400_000_000
+FIRST_MICROSECOND = _FIRST_DAY * DAY
+LAST_MICROSECOND = 2_932_897 * DAY - 1  # 9999-12-31 23:59:59.999999
 _SECOND = 1_000_000
 
 
@@ -61,7 +61,7 @@ def parse_timestamps(text: TextColumn, *, with_zone: bool) -> tuple[pa.Array, np
         raise ValueError("year 0000")
     values = _zoned(regular_text, kind) if with_zone else regular_text.string().cast(kind)
     micros = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    outside = (micros < _FIRST_MICROSECOND) | (micros > _LAST_MICROSECOND)  # an offset can carry over the edge
+    outside = (micros < FIRST_MICROSECOND) | (micros > LAST_MICROSECOND)  # an offset can carry over the edge
     if outside.any():
         values = pc.if_else(pa.array(outside), pa.scalar(None, kind), values)
         odd = outside if odd is None else odd | outside

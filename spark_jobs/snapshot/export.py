@@ -74,6 +74,19 @@ class CtidRange:
     file: SnapshotValue
     form: SnapshotValue
 
+    @property
+    def bounds(self) -> sql.Composable:
+        """The condition for its rows."""
+        bounds = sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({self.first},0)"))
+        if self.last is not None:
+            bounds += sql.SQL(" AND ctid < {}::tid").format(sql.Literal(f"({self.last},0)"))
+        return bounds
+
+    def rows(self, row_filter: str, where: sql.Composable | None = None) -> sql.Composable:
+        """What follows SELECT's columns to get its rows, or those rows of the leaf that meet ``where``."""
+        leaf = sql.SQL("ONLY {}").format(sql.Identifier(self.leaf.nspname, self.leaf.relname))
+        return rows_from(leaf, self.bounds if where is None else where, row_filter)
+
 
 def ctid_ranges(
     connection: Connection, relid: int, range_bytes: int = RANGE_BYTES, least: int = 1, *, with_toast: bool = False
@@ -136,11 +149,7 @@ def range_query(
     columns since it was divided, too: a column may have got another one's name.
     https://www.postgresql.org/docs/current/mvcc-caveats.html
     """
-    bounds = sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({ctid_range.first},0)"))
-    if ctid_range.last is not None:
-        bounds += sql.SQL(" AND ctid < {}::tid").format(sql.Literal(f"({ctid_range.last},0)"))
-    leaf = sql.SQL("ONLY {}").format(sql.Identifier(ctid_range.leaf.nspname, ctid_range.leaf.relname))
-    statement = rows_query(facts, columns, leaf, bounds, row_filter)
+    statement = rows_query(facts, columns, ctid_range.rows(row_filter))
     same = _unchanged(ctid_range.file)
     if own_snapshot:
         same = sql.SQL("{} AND {}").format(same, _unchanged(ctid_range.form))
@@ -151,18 +160,18 @@ def range_query(
     return RangeQuery(str(ctid_range.leaf), statement, check.as_string(None), label, ctid_range.stored_bytes)
 
 
-def rows_query(
-    facts: RelationFacts, columns: Sequence[str], relation: sql.Composable, where: sql.Composable, row_filter: str
-) -> str:
-    """The SELECT of the rows that meet ``where``, with each column in the form that its ``SnapshotColumn`` reads."""
+def rows_from(relation: sql.Composable, where: sql.Composable, row_filter: str) -> sql.Composable:
+    """What follows SELECT's columns to get the rows that meet ``where``, and ``row_filter`` if there is one."""
+    condition = sql.SQL("{} AND ({})").format(where, sql.SQL(row_filter)) if row_filter else where
+    return sql.SQL("FROM {} WHERE {}").format(relation, condition)
+
+
+def rows_query(facts: RelationFacts, columns: Sequence[str], rows: sql.Composable) -> str:
+    """The SELECT of ``rows``, with each column in the form that its ``SnapshotColumn`` reads."""
     by_name = {column.attname: column for column in facts.columns}
     rendered = [_expression(by_name[name]) for name in columns]
-    statement = sql.SQL("SELECT {} FROM {} WHERE {}").format(
-        sql.SQL(", ").join(rendered) if rendered else sql.SQL("NULL::text AS nothing"),
-        relation,
-        sql.SQL("{} AND ({})").format(where, sql.SQL(row_filter)) if row_filter else where,
-    )
-    return statement.as_string(None)
+    selected = sql.SQL(", ").join(rendered) if rendered else sql.SQL("NULL::text AS nothing")
+    return sql.SQL("SELECT {} {}").format(selected, rows).as_string(None)
 
 
 def _unchanged(known: SnapshotValue) -> sql.Composed:
@@ -189,7 +198,13 @@ def _expression(column: ColumnFacts) -> sql.Composable:
     if form is Form.BINARY:
         function = sql.Identifier(SEND_FUNCTIONS[column.base_typid])
         return sql.SQL("pg_catalog.{}({}) AS {}").format(function, name, name)
+    return sql.SQL("{} AS {}").format(output_text(column), name)
+
+
+def output_text(column: ColumnFacts) -> sql.Composable:
+    """The column's value as PostgreSQL prints it."""
+    name = sql.Identifier(column.attname)
     if column.base_typid in _OUTPUT_OF_ANOTHER_TYPE:
-        return sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN pg_catalog.concat({0}) END AS {0}").format(name)
+        return sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN pg_catalog.concat({0}) END").format(name)
     # the output function, like pgoutput (OidOutputFunctionCall); a cast to text would differ for char(n) and others
-    return sql.SQL("pg_catalog.textin({}({})) AS {}").format(sql.SQL(column.typoutput), name, name)
+    return sql.SQL("pg_catalog.textin({}({}))").format(sql.SQL(column.typoutput), name)

@@ -11,7 +11,7 @@ from psycopg import sql
 
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.column_options import ChosenTypes
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Adopted, Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, table_state
@@ -37,6 +37,7 @@ from spark_jobs.snapshot.export import (
     CtidRange,
     ExportedSnapshot,
     ctid_ranges,
+    rows_from,
     rows_query,
 )
 from spark_jobs.snapshot.pace import next_cause
@@ -143,7 +144,7 @@ class PlannedTable:
         if (there := self.seen.there.get(self.name)) and there.fault:
             raise there.fault.error
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
-        described, mask = self._described, self.work.watched.masks.get(self.relation)
+        described, mask = self.described if facts else None, self.work.watched.masks.get(self.relation)
         ignored = self._ignored(facts) if facts else frozenset[int]()
         own = self.work.chunk_bytes is not None
         read = TableRead.of(self.name, described, ranges, self.sent, own_snapshots=own, mask=mask, ignored=ignored)
@@ -153,22 +154,31 @@ class PlannedTable:
         return read
 
     @property
+    def adopts(self) -> Adopted | None:
+        """The table of another tool whose rows it takes, if it has none yet."""
+        adopted = self.work.pipeline.table(self.name).adopt
+        return adopted if adopted is not None and self.state() is None else None
+
+    @property
+    def row_filter(self) -> str:
+        """The condition for the rows that are published, empty for all."""
+        return self.sent.row_filter if self.sent is not None else ""
+
+    @property
     def _begins_empty(self) -> bool:
         return self.work.pipeline.table(self.name).begins_empty
 
     @property
-    def _described(self) -> RelationFacts | None:
-        facts = self.seen.facts.get(self.name)
-        return facts and with_options(facts, self.work.pipeline.column_options(self.name))
+    def described(self) -> RelationFacts:
+        """What the catalogue says of a table that is there."""
+        return with_options(self.seen.facts[self.name], self.work.pipeline.column_options(self.name))
 
     def rows_where(self, read: TableRead, condition: sql.Composable) -> str:
         """The query for those of the table's rows that meet ``condition``."""
-        assert self._described is not None
-        columns, row_filter = [column.name for column in read.columns], self.sent.row_filter if self.sent else ""
-        relation = self.relation
+        columns, relation = [column.name for column in read.columns], self.relation
         is_whole = all(part.leaf == relation for part in self.seen.ranges[self.name])
         named = sql.SQL("ONLY {}" if is_whole else "{}").format(sql.Identifier(relation.nspname, relation.relname))
-        return rows_query(self._described, columns, named, condition, row_filter)
+        return rows_query(self.described, columns, rows_from(named, condition, self.row_filter))
 
     def _ignored(self, facts: RelationFacts) -> frozenset[int]:
         """The numbers of the columns that were added since the table's first snapshot, if they are kept out of the

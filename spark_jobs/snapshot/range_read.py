@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
 from spark_jobs.errors import ConnectionLostError, SourceError
 from spark_jobs.postgres.bulk_read import BulkConnect, run, streamed
+
+Batches: TypeAlias = Generator[pa.RecordBatch, None, None]
 
 
 @dataclass(frozen=True)
@@ -30,21 +34,35 @@ def marked(snapshot_name: str | None, label: str, rows: str) -> str:
     return f"/* {snapshot_name or 'chunk'} {label} */ {rows}"
 
 
-def read_range(
-    connect: BulkConnect, snapshot_name: str | None, query: RangeQuery
-) -> Generator[pa.RecordBatch, None, None]:
+class RangeReader(Protocol):
+    """Reads rows of one range. To be closed if they are not read to their end."""
+
+    def __call__(self, connect: BulkConnect, snapshot_name: str | None, query: RangeQuery, /) -> Batches: ...
+
+
+def read_range(connect: BulkConnect, snapshot_name: str | None, query: RangeQuery) -> Batches:
     """The rows as the snapshot shows them, in Arrow batches of a few MB; without a name, as a new snapshot does. Close
     it if it is not read to its end.
 
     Raises SourceError, also after the last batch; then discard all rows.
+    """
+    with (
+        range_transaction(connect, snapshot_name, query) as connection,
+        streamed(connection, marked(snapshot_name, query.label, query.rows)) as reader,
+    ):
+        yield from reader
+
+
+@contextmanager
+def range_transaction(connect: BulkConnect, snapshot_name: str | None, query: RangeQuery) -> Iterator[dbapi.Connection]:
+    """A session in which each statement shows the range as ``read_range`` has it. Raises as that does.
     https://www.postgresql.org/docs/current/sql-set-transaction.html
     """
     with connect() as connection:
         run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if snapshot_name is not None:
             _set_snapshot(connection, snapshot_name)
-        with streamed(connection, marked(snapshot_name, query.label, query.rows)) as reader:
-            yield from reader
+        yield connection
         run(connection, "COMMIT")
         try:
             run(connection, query.check)  # after COMMIT, so it reads the present catalogue

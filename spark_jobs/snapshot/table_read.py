@@ -25,7 +25,7 @@ from spark_jobs.schema.net_columns import MISFIT_LSN, arrow_schema, ddl, misfit,
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import CtidRange, range_query, snapshot_column
-from spark_jobs.snapshot.range_read import RangeQuery, read_range
+from spark_jobs.snapshot.range_read import RangeQuery, RangeReader, read_range
 from spark_jobs.snapshot.values import SnapshotColumn
 from spark_jobs.table_mask import TableMask
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
@@ -191,11 +191,15 @@ class TableRead:
         return with_variants(values, self.shape.columns).selectExpr(*named_columns(self.shape.columns))
 
     def task_reader(
-        self, connect: BulkConnect, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
+        self,
+        connect: BulkConnect,
+        snapshot_name: str | None,
+        on_unrepresentable: OnUnrepresentable,
+        read: RangeReader = read_range,
     ) -> TaskReader:
         """The function that reads the rows of a task, by its number. ``connect``, with the connection string, and
         the salt of masked columns travel to executors only in its closure, so no plan, log or web page shows them."""
-        fitted, shape = self._fitted_reader(connect, snapshot_name, on_unrepresentable), self.shape
+        fitted, shape = self._fitted_reader(connect, snapshot_name, on_unrepresentable, read), self.shape
         names = [value(i) for i in range(len(shape.columns))]
 
         def read_task(task: int, note: Note = not_noted) -> Rows:
@@ -211,14 +215,18 @@ class TableRead:
         return read_task
 
     def _fitted_reader(
-        self, connect: BulkConnect, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
+        self,
+        connect: BulkConnect,
+        snapshot_name: str | None,
+        on_unrepresentable: OnUnrepresentable,
+        read: RangeReader = read_range,
     ) -> Callable[[int], Rows]:
         """As ``task_reader``, but the rows have the columns of their misfits, if there are any."""
         tasks, columns, table = self.tasks, self.columns, str(self.shape.name)
 
         def read_task(task: int) -> Rows:
             for query in tasks[task]:
-                with closing(read_range(connect, snapshot_name, query)) as batches:
+                with closing(read(connect, snapshot_name, query)) as batches:
                     for rows in batches:
                         yield _fitted(rows, columns, table, on_unrepresentable)
 

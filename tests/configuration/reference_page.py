@@ -22,7 +22,7 @@ from cdc_assets.configuration import fields, models
 from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
-from cdc_assets.configuration.table_model import ColumnsModel, LayoutModel, TableDefaultsModel, TableModel
+from cdc_assets.configuration.table_model import AdoptModel, ColumnsModel, LayoutModel, TableDefaultsModel, TableModel
 from cdc_assets.configuration.time_partitions_model import DailyModel, HourlyModel, TimePartitionsModel
 from cdc_assets.configuration.units import duration_text, size_text
 
@@ -114,6 +114,7 @@ BLOCKS: Mapping[str, type[BaseModel]] = {
     "An entry of `tables`": TableModel,
     "`columns` of a table": ColumnsModel,
     "`on_schema_change`": SchemaPolicyModel,
+    "`adopt` of a table": AdoptModel,
     "`layout` of a table": LayoutModel,
     "`spark`": models.SparkModel,
     "`merge`": models.MergeModel,

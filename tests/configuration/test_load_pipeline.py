@@ -21,6 +21,7 @@ from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.configuration.models import PipelineModel
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
+    Adopted,
     ColumnSelection,
     HealthLimits,
     Lake,
@@ -242,6 +243,18 @@ def test_least_file(file: Path) -> None:
             "mode: append\n      snapshot: none",
             "tables",
             (ORDERS, Table(ITEMS, "append", begins_empty=True)),
+        ),
+        (
+            "mode: mirror",
+            'adopt: "s3://lake/{schema}_{table}/"',
+            "tables",
+            (ORDERS, Table(ITEMS, adopt=Adopted(f"s3://lake/{ITEMS.nspname}_{ITEMS.relname}"))),
+        ),
+        (
+            "mode: mirror",
+            "adopt: {path: /lake/items, columns: {a: b}}",
+            "tables",
+            (ORDERS, Table(ITEMS, adopt=Adopted("/lake/items", (("a", "b"),)))),
         ),
         (
             "spark: {}",
@@ -478,6 +491,7 @@ REFUSED = [
     ("mode: mirror", "mode: mirror\n      modes: [history]", 21, "tables[1]: expected either mode or modes"),
     ("mode: mirror", "modes: [mirror, mirror]", 22, "tables[1].modes: names mirror twice"),
     ("mode: mirror", "modes: [mirror, newest]", 22, "tables[1].modes[1]: expected 'mirror', 'soft_delete', 'history'"),
+    ("mode: mirror", "adopt: {columns: {a: b}}", 22, "tables[1].adopt.path is missing"),
     ("mode: mirror", "columns: [id]", 22, "tables[1].columns: expected a mapping with include, exclude, not [id]"),
     ("mode: mirror", "columns: {}", 22, "tables[1].columns: expected either include or exclude"),
     ("mode: mirror", "columns: {include: [a], exclude: [b]}", 22, "tables[1].columns: expected either include"),

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.configuration import MergeEngine, Pipeline, SnapshotOptions, Table
 from spark_jobs.errors import SnapshotGoesOnError
@@ -95,6 +96,17 @@ class LargeTable:
         held = held_rows(DeltaTable(self.pipeline.lake.table(BIG)))
         found = held.select(["id", "n", "filler", "doc"]).sort_by("id")
         return list(zip(*(found.column(name).to_pylist() for name in found.column_names), strict=True))
+
+    def as_copied(self) -> pa.Table:
+        """The rows as another tool has them: with another name of a column, in another order, and a column of its
+        own."""
+        found = self.database.execute("SELECT id, doc, n, filler, 0 FROM big ORDER BY md5(id::text)")
+        types = (pa.int64(), pa.large_string(), pa.int32(), pa.string(), pa.int64())
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*found, strict=True), types, strict=True)]
+        return pa.table(columns, ["id", "doc", "n", "text", "_loaded"])
+
+    def copy_to(self, path: Path) -> None:
+        write_deltalake(str(path), self.as_copied(), mode="overwrite")
 
     def assert_equal(self) -> None:
         assert self.lake_rows() == self.rows()

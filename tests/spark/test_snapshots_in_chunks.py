@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pytest
 
-from spark_jobs.configuration import SnapshotOptions, Table
+from spark_jobs.configuration import Adopted, SnapshotOptions, Table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.exporter import IN_TURNS
 from spark_jobs.sync import sync
@@ -46,15 +46,33 @@ def test_every_mode(spark: SparkSession, database: Database, tmp_path: Path, mod
                 for statement in changes(chance):
                     connection.execute(statement)
         large.read_on(to_the_end=True)
-        assert not large.folder.exists()
-        if mode == "append":
-            held = lake_rows(spark, large.pipeline.lake.table(BIG)).sort_by("id")
-            newest = held.filter(pc.equal(held.column("_commit_lsn"), pc.max(held.column("_commit_lsn"))))
-            names = ("id", "n", "filler", "doc")
-            assert list(zip(*(newest.column(name).to_pylist() for name in names), strict=True)) == large.rows()
-            continue
+        assert_shows_source(spark, large)
+
+
+def assert_shows_source(spark: SparkSession, large: LargeTable) -> None:
+    """With the rows of its newest snapshot, and no changes after it."""
+    assert not large.folder.exists()
+    if large.pipeline.mode_of(BIG) == "append":
+        held = lake_rows(spark, large.pipeline.lake.table(BIG)).sort_by("id")
+        newest = held.filter(pc.equal(held.column("_commit_lsn"), pc.max(held.column("_commit_lsn"))))
+        names = ("id", "n", "filler", "doc")
+        assert list(zip(*(newest.column(name).to_pylist() for name in names), strict=True)) == large.rows()
+    else:
         report = verify(large.pipeline, lambda: spark)
         assert [table.verdict for table in report.tables] == ["equal"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["mirror", "soft_delete", "history", "append"])
+def test_every_mode_adopts_rows(spark: SparkSession, database: Database, tmp_path: Path, mode: Mode) -> None:
+    table = Table(BIG, mode=mode, adopt=Adopted(str(tmp_path / "theirs"), (("filler", "text"),)))
+    large = LargeTable.at(created(database), tmp_path / "lake", spark=lambda: spark, table=table, engine="spark")
+    large.copy_to(tmp_path / "theirs")
+    large.prepared().read_on()
+    assert large.plan["adopted"]
+    database.execute(*changes(random.Random(7)))  # noqa: S311
+    large.read_on(to_the_end=True)
+    assert_shows_source(spark, large)
 
 
 def test_partitions_and_types_in_one_sync(spark: SparkSession, database: Database, tmp_path: Path) -> None:

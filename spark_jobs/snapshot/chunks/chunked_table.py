@@ -11,11 +11,12 @@ from datetime import UTC, datetime
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError
-from spark_jobs.lake.table_state import TableState
+from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected, source_errors
 from spark_jobs.postgres.table_sizes import table_sizes
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.adopted.copied_table import CopiedTable, not_adopted
 from spark_jobs.snapshot.chunks.read_by_key import has_readable_key
 from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, generation_of
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
@@ -71,14 +72,21 @@ class ChunkedTable:
 
 
 def large_tables(wanted: WantedSnapshots) -> tuple[QualifiedName, ...]:
-    """Those of the tables that do not fit into one chunk. Executors of a cluster read large tables in one snapshot."""
+    """Those of the tables that do not fit into one chunk, and those that adopt rows. Executors of a cluster read large
+    tables in one snapshot."""
     pipeline = wanted.run.pipeline
+    adopting = tuple(
+        name
+        for name in wanted.names
+        if pipeline.table(name).adopt and table_state(pipeline.lake, name, *wanted.checkpoint.identity.stream) is None
+    )
     if not runs_on_driver(pipeline.spark):
-        return ()
+        return adopting
     with connected(pipeline.source.dsn) as connection:
         sizes = pipeline.by_name(wanted.names, table_sizes(connection, pipeline.relations(wanted.names)))
     read = [name for name in wanted.names if name in sizes and not pipeline.table(name).begins_empty]
-    return tuple(name for name in read if sizes[name].bytes > pipeline.snapshot.chunk_bytes)
+    large = (name for name in read if sizes[name].bytes > pipeline.snapshot.chunk_bytes)
+    return tuple(dict.fromkeys((*adopting, *large)))
 
 
 def chunked_tables(
@@ -98,6 +106,9 @@ def chunked_tables(
                 errors[table.name] = error
             else:
                 found += [chunked] if chunked is not None else []
+        elif (adopted := table.adopts) is not None:
+            why = "no row of it can be read by its key, or not all of its changes are published"
+            errors[table.name] = not_adopted(table.name, adopted.path, why)
     return tuple(found), errors
 
 
@@ -130,6 +141,7 @@ def _chunked(
     log, record = ChangeLog(lake.change_log), ReadRecord(lake, table.name)
     known, before = record.plan(), table.state()
     writer, physical, ids = _writer(table, read, before)
+    adopted = table.adopts
     fresh = ReadPlan(
         table.name,
         _source(checkpoint),
@@ -148,12 +160,19 @@ def _chunked(
         seen = replace(table.seen, ranges={**table.seen.ranges, table.name: known.chunks})
         table = replace(table, seen=seen, began=known.began)
         return ChunkedTable(table, _planned_read(table), known, is_new=False)
+    if adopted is not None:
+        if any(column.mask is not None for column in read.columns):
+            raise not_adopted(table.name, adopted.path, "it has masked columns")
+        fresh = replace(fresh, adopted=CopiedTable.of(adopted, read.shape, lake.root).version)
     begun = known if known is not None and known.goes_on_from(before) else None
     attempt = 0 if begun is None else begun.attempt + 1
     if begun is not None and not begun.is_void:
         _log.warning("%s was altered while its snapshot was read: it is read from the start", table.name)
     if attempt >= _VOID_PLANS:
         record.remove()
+        if adopted is not None:
+            why = f"what was compared was void {_VOID_PLANS} times, as one of the two was altered"
+            raise not_adopted(table.name, adopted.path, why)
         return None
     first = transactions.first_window_unseen(log, read.shape.relid, checkpoint.ordinal)
     plan = replace(fresh, first_window=first, attempt=attempt)
@@ -201,7 +220,8 @@ def _what(table: PlannedTable, read: TableRead) -> str:
     """What determines the rows and columns that are read, but for the table itself."""
     columns = [(column.name, column.attnum, column.lake_type.sql, column.key) for column in read.shape.columns]
     policies = [(column.base_typid, column.on_unrepresentable) for column in read.columns]
-    row_filter = table.sent.row_filter if table.sent is not None else ""
     policy = table.work.pipeline.on_unrepresentable
-    parts = (columns, policies, row_filter, table.mask, table.types.word, policy, *table.form.commit_columns)
+    adopts = (adopted,) if (adopted := table.adopts) is not None else ()
+    parts = (columns, policies, table.row_filter, table.mask, table.types.word, policy)
+    parts = (*parts, *table.form.commit_columns, *adopts)
     return hashlib.sha256(repr(parts).encode()).hexdigest()

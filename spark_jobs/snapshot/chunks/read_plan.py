@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 from deltalake.transaction import AddAction
 
 from spark_jobs.configuration import Lake
@@ -29,6 +30,7 @@ from spark_jobs.writers.write_choice import Engine
 
 _FOLDER = "chunks"
 _PLAN, _CHUNK, _CORRECTED = "plan.json", "chunk-{:06}.json", "corrected-{:020}.json"
+_ADOPTED = "adopted-{:06}"
 _OF_MISFITS = "misfits-"
 _MISFITS = _OF_MISFITS + "{:06}.json"
 
@@ -41,7 +43,8 @@ class ReadPlan:
 
     ``first_window``: the first one with changes that a chunk may not show. ``writer``: what commits the table; its
     files have the names ``physical`` and numbers ``ids``. ``chunks``: the ranges of blocks to read. ``attempt``: how
-    many plans of this table were void before.
+    many plans of this table were void before. ``adopted``: the version of the table whose rows are adopted, empty if
+    none are.
     """
 
     name: QualifiedName
@@ -57,6 +60,7 @@ class ReadPlan:
     chunks: tuple[CtidRange, ...]
     began: datetime
     attempt: int = 0
+    adopted: str = ""
 
     def goes_on_from(self, state: TableState | None) -> bool:
         """Whether the next run reads on, as ``state`` is what the lake has. If not, a process was killed when it had
@@ -79,6 +83,11 @@ class ReadPlan:
     @property
     def _leaves(self) -> dict[int, tuple[str, str]]:
         return {chunk.relid: (chunk.file.value, chunk.form.value) for chunk in self.chunks}
+
+    @property
+    def pieces(self) -> int:
+        """The number of the chunks, and after them that of all rows that are adopted."""
+        return len(self.chunks) + bool(self.adopted)
 
     @property
     def size(self) -> int:
@@ -149,11 +158,11 @@ class ReadRecord:
         self._write(_PLAN, plan.to_json())
 
     def unread(self, plan: ReadPlan) -> tuple[int, ...]:
-        """The numbers of the chunks that are not read yet; one listing. Raises LakeError."""
+        """The numbers of the pieces that are not read yet; one listing. Raises LakeError."""
         there = self._names()
         if _newest_correction(there):
             return ()
-        return tuple(number for number in range(len(plan.chunks)) if _CHUNK.format(number) not in there)
+        return tuple(number for number in range(plan.pieces) if _CHUNK.format(number) not in there)
 
     def chunks(self, plan: ReadPlan) -> ChunksRead:
         """What is read already. Raises LakeError."""
@@ -175,7 +184,7 @@ class ReadRecord:
 
     def _files_of_chunks(self, plan: ReadPlan, there: Set[str]) -> dict[str, tuple[AddAction, ...]]:
         """By the name of the chunk's file."""
-        names = [name for number in range(len(plan.chunks)) if (name := _CHUNK.format(number)) in there]
+        names = [name for number in range(plan.pieces) if (name := _CHUNK.format(number)) in there]
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
             found = list(pool.map(self._read, names))
         return {name: _files(json.loads(data)) for name, data in zip(names, found, strict=True) if data}
@@ -188,6 +197,17 @@ class ReadRecord:
         if misfits:
             self._write(_MISFITS.format(number), misfits.to_json().encode())
         self._write(_CHUNK.format(number), json.dumps([asdict(file) for file in files]).encode())
+
+    def adopt(self, number: int, rows: np.ndarray) -> None:
+        """The chunk has these ``rows`` of what is adopted, 64-bit numbers. If it is read again after this, that still
+        holds for all rows that have not changed since. Raises LakeError."""
+        self._write(_ADOPTED.format(number), rows.astype("<u8").tobytes())
+
+    def adopted(self, plan: ReadPlan) -> Iterator[np.ndarray | None]:
+        """What ``adopt`` was told of each chunk, None if that is gone. Raises LakeError."""
+        for number in range(len(plan.chunks)):
+            data = self._read(_ADOPTED.format(number))
+            yield None if data is None else np.frombuffer(data, "<u8")
 
     def correct(self, files: Sequence[AddAction], first_window: int, misfits: Misfits) -> None:
         """These files have the rows of all chunks, and show all changes before ``first_window``. Raises LakeError."""
@@ -245,7 +265,7 @@ def generation_of(state: TableState | None) -> str:
 def snapshot_progress(lake: Lake, states: Mapping[QualifiedName, TableState]) -> dict[QualifiedName, SnapshotProgress]:
     """Of the tables that are read in chunks now. ``states``: of those in the lake. Raises LakeError."""
     return {
-        plan.name: SnapshotProgress(len(plan.chunks) - len(ReadRecord(lake, plan.name).unread(plan)), len(plan.chunks))
+        plan.name: SnapshotProgress(plan.pieces - len(ReadRecord(lake, plan.name).unread(plan)), plan.pieces)
         for plan in plans(lake)
         if not plan.is_void and plan.goes_on_from(states.get(plan.name))
     }

@@ -13,6 +13,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.progress import Step
 from spark_jobs.schema.misfits import Misfits
+from spark_jobs.snapshot.chunks.adoption import Adoption, void_if_changed
 from spark_jobs.snapshot.chunks.chunked_table import (
     ChunkedTable,
     VoidPlanError,
@@ -24,6 +25,7 @@ from spark_jobs.snapshot.chunks.finish import finished
 from spark_jobs.snapshot.chunks.read_chunks import Pace, read_chunks
 from spark_jobs.snapshot.chunks.read_plan import ChunksRead
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
+from spark_jobs.snapshot.table_read import TaskReader
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots, require_same_server
 from spark_jobs.spark.session_conf import local_cores
 
@@ -78,10 +80,10 @@ def _all_read(wanted: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connec
     """Read what is missing. Raises SnapshotGoesOnError if the time is over before all is read."""
     plan, record = chunked.plan, chunked.record
     while True:
-        _read(wanted, chunked, record.unread(plan), pace, connect)
+        _read_pieces(wanted, chunked, pace, connect)
         if left := len(record.unread(plan)):
             raise SnapshotGoesOnError(
-                f"{len(plan.chunks) - left:,} of {len(plan.chunks):,} chunks of {chunked.name} are read",
+                f"{plan.pieces - left:,} of {plan.pieces:,} chunks of {chunked.name} are read",
                 hint="`postgres-cdc sync` reads the others",
             )
         done = record.chunks(plan)
@@ -92,12 +94,26 @@ def _all_read(wanted: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connec
         record.forget(plan, gone)
 
 
+def _read_pieces(wanted: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> None:
+    plan, record, policy = chunked.plan, chunked.record, wanted.run.pipeline.on_unrepresentable
+    unread = record.unread(plan)
+    chunks = [number for number in unread if number < len(plan.chunks)]
+    if not (plan.adopted and unread):
+        _read(wanted, chunked, chunks, chunked.read.task_reader(connect, None, policy), pace)
+        return
+    with void_if_changed(chunked):
+        adoption = Adoption.of(chunked)
+        _read(wanted, chunked, chunks, adoption.reader(connect, pace), pace)
+        if record.unread(plan) == (len(plan.chunks),):
+            record.add(len(plan.chunks), adoption.write())
+            adoption.forget()
+
+
 def _read(
-    wanted: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int], pace: Pace, connect: BulkConnect
+    wanted: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int], read_chunk: TaskReader, pace: Pace
 ) -> None:
     run, plan, record = wanted.run, chunked.plan, chunked.record
     options = run.pipeline.snapshot
-    read_chunk = chunked.read.task_reader(connect, None, run.pipeline.on_unrepresentable)
     left = set(numbers)
 
     def is_read(number: int, files: Sequence[AddAction], misfits: Misfits) -> None:
