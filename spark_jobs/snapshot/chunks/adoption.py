@@ -37,9 +37,7 @@ _ROWS_AT_ONCE = 10_000
 
 
 class _Hashed(Recent[CopiedRows]):
-    """Of the table that is being read. A snapshot is read on by one call after another."""
-
-    most = 1
+    """Of the tables that are being read. Their snapshots are read on by one call after another, in turns."""
 
 
 @dataclass(frozen=True)
