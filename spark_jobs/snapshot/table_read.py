@@ -195,10 +195,11 @@ class TableRead:
         connect: BulkConnect,
         snapshot_name: str | None,
         on_unrepresentable: OnUnrepresentable,
-        read: RangeReader = read_range,
+        read: RangeReader | None = None,
     ) -> TaskReader:
-        """The function that reads the rows of a task, by its number. ``connect``, with the connection string, and
-        the salt of masked columns travel to executors only in its closure, so no plan, log or web page shows them."""
+        """The function that reads the rows of a task, by its number; ``read``: how those of a range, None: all of them.
+        ``connect``, with the connection string, and the salt of masked columns travel to executors only in its closure,
+        so no plan, log or web page shows them."""
         fitted, shape = self._fitted_reader(connect, snapshot_name, on_unrepresentable, read), self.shape
         names = [value(i) for i in range(len(shape.columns))]
 
@@ -219,14 +220,14 @@ class TableRead:
         connect: BulkConnect,
         snapshot_name: str | None,
         on_unrepresentable: OnUnrepresentable,
-        read: RangeReader = read_range,
+        read: RangeReader | None = None,
     ) -> Callable[[int], Rows]:
         """As ``task_reader``, but the rows have the columns of their misfits, if there are any."""
         tasks, columns, table = self.tasks, self.columns, str(self.shape.name)
 
         def read_task(task: int) -> Rows:
             for query in tasks[task]:
-                with closing(read(connect, snapshot_name, query)) as batches:
+                with closing((read or read_range)(connect, snapshot_name, query)) as batches:
                     for rows in batches:
                         yield _fitted(rows, columns, table, on_unrepresentable)
 
