@@ -20,12 +20,10 @@ class WriteLimits:
     to all tasks, a hundred bytes each at most; beyond that Spark decides how to join.
 
     ``small_bytes``: data files of that size are rewritten by this process in half a second. ``many_files``: each of
-    its appends adds a file; a small table with so many is rewritten as one. ``in_memory_bytes``, ``in_files_bytes``: of
-    the rows that it writes anew, which are in memory meanwhile. ``rows_of_file``: fewer are not worth a file of their
-    own.
-
-    ``compacted_bytes``: small files of that size are put together by the driver's process in a minute, row group by row
-    group.
+    its appends adds a file; a small table with so many is rewritten as one. ``rows_of_file``: fewer are not worth a
+    file of their own. ``streamed_bytes``: files of that size are written anew by this process in a minute or two, row
+    group by row group; ``in_passing_bytes``: small ones, after an append, in seconds. ``in_memory_bytes``: of rows that
+    it cannot take one by one: those of a small table with a new snapshot, or without a key, those that may go.
 
     ``whole_files_bytes``: up to that size, Spark's MERGE rewrites whole files, which takes one join less than deletion
     vectors. ``interpreted_bytes``: up to that, it interprets expressions, too. Ten changes of 1,000 rows took 3.3 CPU
@@ -44,11 +42,10 @@ class WriteLimits:
 
     small_bytes: int = 32 << 20
     many_files: int = 16
-    in_memory_bytes: int = 512 << 20
-    in_files_bytes: int = 128 << 20
     rows_of_file: int = 50_000
-
-    compacted_bytes: int = 1 << 30
+    streamed_bytes: int = 1 << 30
+    in_passing_bytes: int = 128 << 20
+    in_memory_bytes: int = 256 << 20
 
     whole_files_bytes: int = 8 << 20
     interpreted_bytes: int = 2 << 20

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import replace
+from threading import Lock
 
 from spark_jobs.apply.apply_regions import apply_regions
 from spark_jobs.apply.follow_columns import follow_columns
@@ -41,11 +42,18 @@ def apply_tables(work: Sequence[TableRange], progress: Progress = silent) -> tup
     """Bring each table to the end of its range. Windows that a table already has are skipped.
 
     A table that cannot go on is reported as stopped, with its error; the others go on. Results are in the order of
-    ``work``.
+    ``work``. Several tables are applied to at once, but only one whose changes take much of this process's memory.
     """
     done: dict[QualifiedName, TableApplied] = {}
+    one_large = Lock()
+
+    def apply_in_turn(each: TableRange) -> TableApplied:
+        is_large = is_small(each) and each.bytes * _TABLES_AT_ONCE > each.pipeline.writes.on_driver_bytes
+        with one_large if is_large else nullcontext():
+            return apply_table(each)
+
     with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="apply") as pool:
-        for future in as_completed([pool.submit(apply_table, each) for each in work]):
+        for future in as_completed([pool.submit(apply_in_turn, each) for each in work]):
             applied = future.result()
             done[applied.name] = applied
             progress(Step("apply", f"{applied.name}: {applied.outcome}", len(done), len(work), "tables"))
@@ -149,6 +157,7 @@ def _apply_range(work: TableRange) -> TableApplied:
                 by_spark = opened is None
                 result = _columns_followed(work, result)
             with net_of_range(work, landed, for_spark=by_spark) as net:
+                landed = landed.without_rows()
                 provenance = replace(work.provenance(net.changes, landed.words), differing=landed.differing)
                 return _commit(work, provenance, net, result, opened)
     except PASSING:

@@ -27,7 +27,8 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import column_changes_of
 
-_CHANGES = [kind.value for kind in (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE, RowKind.TRUNCATE)]
+_CHANGES = pa.array([kind.value for kind in (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE, RowKind.TRUNCATE)])
+_OF_CHANGES = ("commit_lsn", "ordinal", "xid", "commit_time", "kind", "version", "data")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class LandedChanges:
     differing: DifferingColumns
     words: tuple[str, ...]
 
+    def without_rows(self) -> LandedChanges:
+        """The description alone, once nobody needs the rows, of which there may be many."""
+        return replace(self, rows=self.rows.schema.empty_table())
+
 
 def landed_changes(work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
     """The changes in the range that the table's snapshot does not show; None when there are none.
@@ -54,7 +59,8 @@ def landed_changes(work: TableRange, held: Sequence[DeltaColumn]) -> LandedChang
     SchemaChangeError where only a new snapshot helps.
     """
     log = ChangeLog(work.pipeline.lake.change_log)
-    landed = described_changes(log.read([work.relid], work.first.ordinal, work.last.ordinal), work, held)
+    columns = ["window", *_OF_CHANGES]
+    landed = described_changes(log.read([work.relid], work.first.ordinal, work.last.ordinal, columns), work, held)
     return landed if landed is not None and (landed.rows.num_rows or landed.words) else None
 
 
@@ -65,9 +71,7 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     if work.before is not None:
         landed = landed.filter(pc.less(landed.column("commit_lsn"), int(work.before)))
     kinds = landed.column("kind")
-    # the snapshot already shows transactions that committed before its LSN
-    since = pc.greater_equal(landed.column("commit_lsn"), int(state.snapshot_lsn))
-    changes = landed.filter(pc.and_(pc.is_in(kinds, pa.array(_CHANGES)), since))
+    changes = _changes(landed, state.snapshot_lsn)
     order = [("window", "ascending"), ("commit_lsn", "ascending"), ("ordinal", "ascending")]
     relations = landed.filter(pc.equal(kinds, RowKind.RELATION.value)).sort_by(order)
     facts = landed.filter(pc.equal(kinds, RowKind.FACTS.value)).sort_by(order)
@@ -95,6 +99,17 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     columns = column_changes(held, shape, described.latest, described.added, lsn)
     words = (*columns.words, *differing.words_since(state.differing))
     return LandedChanges(changes, versions, shape, columns, differing, words)
+
+
+def _changes(landed: pa.Table, since: Lsn) -> pa.Table:
+    """The changes that committed at or after ``since``: the snapshot shows the others. Their values are copied once,
+    into one buffer each, which is what they are decoded from."""
+    found = []
+    for rows in landed.select(_OF_CHANGES).to_batches():
+        later = pc.greater_equal(rows.column("commit_lsn"), int(since))
+        meant = pc.and_(pc.is_in(rows.column("kind"), _CHANGES), later)
+        found.append(rows if pc.all(meant).as_py() else rows.filter(meant))
+    return pa.Table.from_batches(found, landed.select(_OF_CHANGES).schema).combine_chunks()
 
 
 def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> None:

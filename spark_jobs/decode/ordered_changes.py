@@ -217,7 +217,7 @@ def _messages(rows: pa.Table, order: np.ndarray) -> pa.Array:
         data = data.cast(pa.large_binary())
     if (np.diff(order) != 1).any():
         data = data.take(pa.array(order))
-    whole = data.combine_chunks()
+    whole = data.chunk(0) if data.num_chunks == 1 else data.combine_chunks()  # which would copy a single chunk too
     return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) and whole.num_chunks else whole
 
 

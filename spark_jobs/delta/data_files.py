@@ -56,6 +56,12 @@ def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.Record
         yield waiting
 
 
+def slices(rows: pa.Table) -> Iterator[pa.Table]:
+    """``rows`` in parts, each as large as a row group."""
+    step = max(1, min(_GROUP_ROWS, rows.num_rows * _GROUP_BYTES // max(1, rows.nbytes)))
+    return (rows.slice(first, step) for first in range(0, rows.num_rows, step))
+
+
 class DataFiles:
     """Writes row groups to one file after another. ``actions`` add the files that are closed.
 

@@ -4,29 +4,30 @@ files that hold a changed row."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.append import FilesMode, commit_files
 from spark_jobs.delta.commit_errors import commit_errors, is_of_storage
-from spark_jobs.delta.data_files import DataFiles, row_groups
+from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.written_tables import is_made, keep_written
 from spark_jobs.errors import first_line
+from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.write_limits import WriteLimits
-from spark_jobs.writers.file_layout import file_layout
-from spark_jobs.writers.held_rows import held_rows_within
+from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.opened_table import FEATURES, OpenedTable
-from spark_jobs.writers.rewritten_rows import new_rows, rewritten
+from spark_jobs.writers.rewritten_rows import RowChange, RowPiece
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
-from spark_jobs.writers.touched_files import TouchedFiles, touched_files
+from spark_jobs.writers.touched_files import TouchedFiles, all_files, touched_files
 from spark_jobs.writers.write_choice import WriteWay
 
 _log = logging.getLogger(__name__)
@@ -36,8 +37,8 @@ _log = logging.getLogger(__name__)
 class ArrowWriter:
     """Writes to a table at the version at which it was opened. See ``TableWriter``.
 
-    Rows are in memory: those of the net change, those of touched files for a merge, and the whole table's for a
-    rewrite. Many rows are written in several files at once. After a LakeError no file is left; after an error at the
+    The rows of the net change are in memory. Those of touched files for a merge, and the whole table's for a rewrite,
+    are read and written row group by row group, by each core. After a LakeError no file is left; after an error at the
     commit it may have been made, so the files are kept.
     """
 
@@ -65,52 +66,46 @@ class ArrowWriter:
         return opened.opened.log.version + 1
 
     def _is_written(self, net: NetSource, way: WriteWay, commit: CommitProperties) -> bool:
-        """False if Spark has to do it: for a row that is not there, or for the size of those that are."""
-        is_whole = way.strategy in ("overwrite", "rewrite")
-        replaced: tuple[RemoveAction, ...] = ()
+        """False if Spark has to do it: for a row that is not there, or for the number of rows that are counted."""
+        is_whole, change = way.strategy in ("overwrite", "rewrite"), RowChange(net)
         if way.strategy in ("append", "overwrite"):
-            rows = new_rows(net)
+            held: TouchedFiles | None = TouchedFiles()
         else:
-            held = self._all_rows() if is_whole else touched_files(self.opened, net, self.limits.in_memory_bytes)
-            if held is None:
-                return False
-            rows, replaced = rewritten(held.rows, net), held.removals
-        if rows is None:
+            held = (all_files if is_whole else touched_files)(self.opened, change, self.limits.in_memory_bytes)
+        added = None if held is None else change.added(held.counted)
+        if held is None or added is None:
             return False
+        pieces = [*(piece.through(change.kept) for piece in held.pieces), *added]
         # a merge makes no more files than it replaces
-        files = self._files(rows, len(replaced) if way.strategy == "merge" else pa.cpu_count())
+        files = self._files(pieces, len(held.removals) if way.strategy == "merge" else pa.cpu_count(), net.columns)
         mode: FilesMode = "overwrite" if is_whole else "append"
-        commit_files(self.opened.table, [*files, *replaced], mode, self.opened.table.schema(), commit)
+        commit_files(self.opened.table, [*files, *held.removals], mode, self.opened.table.schema(), commit)
         return True
 
-    def _all_rows(self) -> TouchedFiles | None:
-        held = held_rows_within(self.opened.table, self.limits.in_memory_bytes)
-        return None if held is None else TouchedFiles(held)
-
-    def _files(self, rows: pa.Table, most: int) -> list[AddAction]:
+    def _files(self, pieces: Sequence[RowPiece], most: int, columns: NetColumns) -> list[AddAction]:
         """The rows in data files, of which each core writes one if so many are worth it, but no more than ``most``."""
-        opened, layout = self.opened, file_layout(rows.schema, *self.opened.in_files(rows.column_names))
-        rows = rows.rename_columns(layout.schema.names).cast(layout.schema)
-        filesystem, count = table_filesystem(opened.path), max(1, min(most, pa.cpu_count()))
-        step = max(self.limits.rows_of_file, -(-rows.num_rows // count))
-        pieces = [
-            (DataFiles(filesystem, opened.path, layout), rows.slice(first, step))
-            for first in range(0, rows.num_rows, step)
-        ]
+        opened, schema = self.opened, written_columns(columns.shape.columns, columns.mode)
+        layout, filesystem = file_layout(schema, *opened.in_files(schema.names)), table_filesystem(opened.path)
+        count, rows = max(1, min(most, pa.cpu_count())), sum(piece.rows for piece in pieces)
+        step, reached, runs = max(self.limits.rows_of_file, -(-rows // count)), 0, list[list[RowPiece]]()
+        for piece in pieces:
+            if reached >= step * len(runs):
+                runs.append([])
+            runs[-1].append(piece)
+            reached += piece.rows
+        written = [DataFiles(filesystem, opened.path, layout) for _ in runs]
 
-        def write(to: tuple[DataFiles, pa.Table]) -> None:
-            files, piece = to
-            for group in row_groups(piece.to_batches()):
-                files.write(pa.Table.from_batches(group))
-            files.close()
+        def write(files: DataFiles, run: Sequence[RowPiece]) -> None:
+            parts = (part for piece in run for part in piece.read())
+            files.write_all(batch for part in parts for batch in part.to_batches())
 
         try:
-            in_threads(write, pieces)
+            in_threads(lambda each: write(*each), zip(written, runs, strict=True))
         except BaseException:
-            for files, _ in pieces:
+            for files in written:
                 files.remove()
             raise
-        return [action for files, _ in pieces for action in files.actions]
+        return [action for files in written for action in files.actions]
 
 
 def commit_without_rows_here(opened: OpenedTable, provenance: Provenance) -> bool:

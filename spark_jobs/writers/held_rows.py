@@ -6,7 +6,8 @@ https://delta-io.github.io/delta-rs/usage/querying-delta-tables/
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -53,27 +54,44 @@ def held_rows(table: DeltaTable, where: str = "true") -> pa.Table:
 def held_rows_within(table: DeltaTable, most: int | None, where: str = "true") -> pa.Table | None:
     """The same rows; None if they take more than ``most`` bytes in memory: then not all of them are read."""
     with table_errors(f"{table.table_uri} cannot be read"):
-        query = QueryBuilder().register("held", table).execute(f"SELECT * FROM held AS t WHERE {where}")  # noqa: S608
-        # Arrow lets other threads run while it waits for the storage; the iterator of the query does not
-        read = pa.RecordBatchReader.from_stream(query)
         batches, size = list[pa.RecordBatch](), 0
-        for batch in read:
+        for batch in every_row(table, where):
             batches.append(batch)
             if most is not None and (size := size + batch.nbytes) > most:
                 return None
-        schema = pa.schema(table.schema().to_arrow())  # DataFusion returns views of texts and bytes
-        found = pa.Table.from_batches(batches, read.schema)
-        return found.select(schema.names).cast(schema)
+        return pa.Table.from_batches(batches, pa.schema(table.schema().to_arrow()))
+
+
+def every_row(table: DeltaTable, where: str = "true") -> Iterator[pa.RecordBatch]:
+    """The same rows, a few thousand at a time. Raises what ``deltalake`` and Arrow raise."""
+    query = QueryBuilder().register("held", table).execute(f"SELECT * FROM held AS t WHERE {where}")  # noqa: S608
+    schema = pa.schema(table.schema().to_arrow())  # DataFusion returns views of texts and bytes
+    # Arrow lets other threads run while it waits for the storage; the iterator of the query does not
+    for batch in pa.RecordBatchReader.from_stream(query):
+        yield batch.select(schema.names).cast(schema)
 
 
 def rows_of_file(path: Location, name: str, size: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """All rows of one data file, which has ``size`` bytes, deleted ones included. ``schema``: the columns under their
-    names in files. One that came after the file is null. Raises OSError, and LakeError.
+    names in files. One that came after the file is null. Raises OSError, and LakeError."""
+    return _rows(_fragment(path, name, size), schema)
 
-    Spark writes instants in a form that would else be read as nanoseconds, which end in 2262.
-    """
-    filesystem, layout = table_filesystem(path), ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+
+def row_groups_of_file(
+    path: Location, name: str, size: int, schema: pa.Schema
+) -> list[tuple[int, Callable[[], Iterator[pa.RecordBatch]]]]:
+    """The same in parts: of each row group, how many rows it has, and how to read them."""
+    groups = _fragment(path, name, size).split_by_row_group()
+    return [(sum(each.num_rows for each in group.row_groups), partial(_rows, group, schema)) for group in groups]
+
+
+def _fragment(path: Location, name: str, size: int) -> ds.ParquetFileFragment:
+    """Spark writes instants in a form that would else be read as nanoseconds, which end in 2262."""
+    layout = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
     source: Any = content_of(path, name) if size <= _READ_WHOLE_BYTES else name
-    fragment = layout.make_fragment(source, filesystem, file_size=size)
-    dataset = ds.FileSystemDataset([fragment], schema, layout, filesystem)
+    return layout.make_fragment(source, table_filesystem(path), file_size=size)
+
+
+def _rows(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    dataset = ds.FileSystemDataset([fragment], schema, fragment.format, fragment.filesystem)
     yield from dataset.to_batches(batch_readahead=1, fragment_readahead=1)

@@ -79,7 +79,7 @@ def _write(table: WrittenTable, net: NetSource, provenance: Provenance, *, compa
             written = _written(ArrowWriter(table.opened, limits), whole, way, provenance)
             if written is not None:
                 if way.compacts:
-                    compact_smallest(table.path, limits.in_files_bytes)
+                    compact_smallest(table.path, limits.in_passing_bytes)
                 return written
     way = write_way(net, held, "spark", limits, compacts=compacts)
     with spark_errors(table.failed, name=table.name, path=table.path):

@@ -2,10 +2,9 @@
 
 Its functions know counts, sizes and features; they open no table. ``deltalake``, in the driver's own
 process, writes a few rows in 0.03 s, where a warm Spark session needs a second, and no JVM has to start. But it
-rewrites whole files that hold a changed row (``touched_files``), in memory (``rewritten_rows``). So it is for small
-tables, for appends, and for larger tables much of which has changed, as long as their rows fit in memory: there it
-takes a third of the CPU time of Spark. Where the rows are not certain to be those that Spark would write, Spark writes
-them.
+rewrites whole files that hold a changed row (``touched_files``), row group by row group. So it is for small tables, for
+appends, and for larger tables much of which has changed: there it takes a third of the CPU time of Spark, but has the
+cores of one machine. Where the rows are not certain to be those that Spark would write, Spark writes them.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def compaction_writer(
     """Who puts the small files of a table together, ``in_files`` bytes in all. With ``spark``, Spark writes every row,
     also one that was written before. What a user has said of Delta's files is Spark's to follow."""
     is_driver = engine == "auto" and not options.sets_delta and layout == NO_LAYOUT
-    return "deltalake" if is_driver and in_files <= limits.compacted_bytes else "spark"
+    return "deltalake" if is_driver and in_files <= limits.streamed_bytes else "spark"
 
 
 def _may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:
@@ -129,34 +128,25 @@ def _of_deltalake(net: NetSource, table: TableFacts, limits: WriteLimits, *, com
     is_small = table.bytes <= limits.small_bytes
     if holds_changes(net.columns.mode):
         return "append"
-    may_rewrite = _fits(net, table.rows, table.bytes, limits)
-    if is_small and table.files >= limits.many_files and may_rewrite:
+    if is_small and table.files >= limits.many_files:
         return "rewrite"
     if net.insert_only:
         return "append"
-    if _is_much(net, table.rows, limits) and may_rewrite:
+    if _is_much(net, table.rows, limits) and table.bytes <= limits.streamed_bytes:
         return "rewrite"
     if table.only_as_a_whole:
-        return "rewrite" if is_small and may_rewrite else None
+        return "rewrite" if is_small else None
     if compacts and not is_small:
         return None
     if limits.is_little_to_read(table.touched_bytes, net.rows, _memory(net)):
         return "merge"
-    is_much = _is_much(net, table.touched_rows, limits)
-    return "merge" if is_much and _fits(net, table.touched_rows, table.touched_bytes, limits) else None
+    is_much = _is_much(net, table.touched_rows, limits) and table.touched_bytes <= limits.streamed_bytes
+    return "merge" if is_much else None
 
 
 def _is_much(net: NetSource, held: int | None, limits: WriteLimits) -> bool:
     """Whether so many of ``held`` rows change that writing all anew costs less than a MERGE."""
     return held is not None and net.rows >= max(limits.rewritten_rows, held * limits.rewritten_share)
-
-
-def _fits(net: NetSource, held: int | None, in_files: int, limits: WriteLimits) -> bool:
-    """Whether ``held`` rows fit in memory, if they are as wide as the changed ones. Deleted rows have no values but the
-    key's, so the bytes that these rows take in files are limited too."""
-    if held is None or in_files > limits.in_files_bytes:
-        return False
-    return held * _memory(net) <= limits.in_memory_bytes * net.rows
 
 
 def _memory(net: NetSource) -> int:

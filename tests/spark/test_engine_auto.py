@@ -282,8 +282,7 @@ def test_files_that_spark_has_written(spark: SparkSession, database: Database, t
     assert_equal(spark, pipeline, "by_time")
 
 
-@pytest.mark.parametrize("limit", [at_night("in_memory_bytes"), "in_files_bytes"])
-def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, limit: str) -> None:
+def test_much_of_a_larger_table_is_written_without_spark(followed: Followed) -> None:
     limits = WriteLimits(small_bytes=0, rewritten_rows=10_000)
     followed = _limited(followed, limits)
     followed.database.execute("INSERT INTO item SELECT g, 'v', 'd', g, g FROM generate_series(101, 30100) g")
@@ -297,7 +296,7 @@ def test_much_of_a_larger_table_is_written_without_spark(followed: Followed, lim
     assert (applied.engine, applied.strategy, applied.rows_written > 20_000) == ("deltalake", "rewrite", True)
     assert_equal(followed.spark, followed.pipeline, "item")
     # as much by Spark, which reads the rows from files; then nothing of them is left
-    followed = _limited(followed, replace(limits, **{limit: 0}))
+    followed = _limited(followed, replace(limits, streamed_bytes=0))
     followed.database.execute("UPDATE item SET v = 'x', doc = 'e' WHERE id % 3 <> 0")
     assert [applied.engine for applied in synced(followed.pipeline, followed.spark).tables] == ["spark"]
     assert_equal(followed.spark, followed.pipeline, "item")

@@ -18,7 +18,9 @@ from spark_jobs.sync import sync
 from spark_jobs.verify.row_compare import compare
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers import arrow_writer
-from spark_jobs.writers.held_rows import held_rows_within
+from spark_jobs.writers.opened_table import OpenedTable
+from spark_jobs.writers.rewritten_rows import RowChange
+from spark_jobs.writers.touched_files import TouchedFiles, all_files
 from tests.fixtures.no_spark import SparkIsStarted, no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -118,11 +120,11 @@ def test_another_writer_meanwhile(
     spark: SparkSession, database: Database, followed: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody compacts the table while its rows are read: they are read again, and nothing is written twice."""
-    read = held_rows_within
+    read = all_files
     raced: list[int] = []
 
-    def slowly(table: DeltaTable, most: int) -> pa.Table | None:
-        found = read(table, most)
+    def slowly(opened: OpenedTable, change: RowChange, most: int) -> TouchedFiles | None:
+        found = read(opened, change, most)
         if not raced:
             (done,) = spark.sql(f"OPTIMIZE delta.`{followed.lake.table(THING_NAME)}`").collect()
             raced.append(done["metrics"]["numFilesRemoved"])
@@ -132,7 +134,7 @@ def test_another_writer_meanwhile(
     sync(followed, lambda: spark)
     database.execute(*_REWRITE)
     with monkeypatch.context() as patched:
-        patched.setattr(arrow_writer, "held_rows_within", slowly)
+        patched.setattr(arrow_writer, "all_files", slowly)
         (applied,) = synced_without_spark(followed).tables
     assert raced[0] > 1
     assert applied.strategy == "rewrite"

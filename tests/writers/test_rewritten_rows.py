@@ -19,7 +19,7 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.rewritten_rows import rewritten
+from spark_jobs.writers.rewritten_rows import RowChange
 
 NAN = float("nan")
 Row = tuple[Any, ...]
@@ -33,6 +33,16 @@ def of_floats(kind: LakeKind, mode: Mode, held: list[float], net: list[dict[str,
     found = rewritten(pa.Table.from_pylist([{"f": value} for value in held], schema), in_memory(columns, net))
     assert found is not None
     return sorted(str(row["f"]) for row in found.to_pylist() if row.get(VALID_TO_LSN.name) is None)
+
+
+def rewritten(held: pa.Table, net: NetSource) -> pa.Table | None:
+    """All rows of a table that has ``held`` before the net change, read in two parts."""
+    change, parts = RowChange(net), [held.slice(0, 3), held.slice(3)]
+    added = change.added(pa.concat_tables(part.filter(change.may_change(part)) for part in parts))
+    if added is None:
+        return None
+    rows = (part for piece in added for part in piece.read())
+    return pa.concat_tables([*map(change.kept, parts), *rows])
 
 
 def in_memory(columns: NetColumns, net: list[dict[str, Any]], *, lenient: bool = False) -> NetSource:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -29,12 +32,24 @@ from spark_jobs.writers.opened_table import facts_of, opened_table
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.whole_table import WholeTable
 from spark_jobs.writers.write_choice import WriteWay
+from tests.at_night import at_night
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MERGE = WriteWay("deltalake", "merge")
 ROWS = 10  # of each file
+LARGE = 2_000_000
+_CHANGE_EACH_FILE = """
+import resource, sys
+from pathlib import Path
+from spark_jobs.write_limits import WriteLimits
+from tests.writers.test_touched_files import LARGE, Table
+_, lake, files, keyed = sys.argv
+table, rows = Table.at(Path(lake), "int", keyed=bool(keyed)), range(0, int(files) * LARGE, LARGE)
+print(table.merge(rows) if keyed else table.remove(rows, WriteLimits()))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""
 
 
 @dataclass
@@ -46,24 +61,30 @@ class Table:
     commits: int = 1
 
     @classmethod
-    def of(cls, lake: Path, key: str, files: int) -> Table:
+    def at(cls, lake: Path, key: str, *, keyed: bool = True) -> Table:
         kinds = {name: LakeType.of_sql(sql) for name, sql in (("id", key), ("n", "int"))}
         columns = tuple(
-            LakeColumn(name, number, kind, name == "id") for number, (name, kind) in enumerate(kinds.items(), 1) if kind
+            LakeColumn(name, number, kind, keyed and name == "id")
+            for number, (name, kind) in enumerate(kinds.items(), 1)
+            if kind
         )
-        table = cls(
-            Lake(str(lake)).table(QualifiedName("public", "t")), TableShape(5, QualifiedName("public", "t"), columns)
-        )
+        name = QualifiedName("public", "t")
+        return cls(Lake(str(lake)).table(name), TableShape(5, name, columns))
+
+    @classmethod
+    def of(cls, lake: Path, key: str, files: int, *, keyed: bool = True, rows: int = ROWS) -> Table:
+        table = cls.at(lake, key, keyed=keyed)
         whole = WholeTable.of(table.path, table.shape, table._provenance())
         assert whole is not None
         create_local_folder(table.path)
         actions = []
-        for first in range(0, files * ROWS, ROWS):
+        for first in range(0, files * rows, rows):
             written = DataFiles(table_filesystem(table.path), table.path, whole.layout)
-            keys = [table.key(n) for n in range(first, first + ROWS)]
-            written.write_all(pa.table([keys, pa.array([0] * ROWS, pa.int32())], ["v0", "v1"]).to_batches())
+            numbers = np.arange(first, first + rows, dtype=np.int32)
+            keys = numbers if key == "int" else [table.key(int(n)) for n in numbers]
+            written.write_all(pa.table([keys, np.zeros_like(numbers)], whole.layout.schema).to_batches())
             actions += written.actions
-        whole.commit(actions, files * ROWS, table._provenance())
+        whole.commit(actions, files * rows, table._provenance())
         return table
 
     def key(self, n: int) -> int | str:
@@ -72,16 +93,25 @@ class Table:
     def merge(
         self, upserts: Sequence[int], deletes: Sequence[int] = (), limits: WriteLimits | None = None
     ) -> int | None:
-        self.commits += 1
-        columns = NetColumns(self.shape)
-        net = [{"op": 1, "v0": self.key(n), "v1": self.commits} for n in upserts]
+        net = [{"op": 1, "v0": self.key(n), "v1": self.commits + 1} for n in upserts]
         net += [{"op": 0, "v0": self.key(n)} for n in deletes]
+        return self._written(net, limits)
+
+    def remove(self, rows: Sequence[int], limits: WriteLimits) -> int | None:
+        """Of a table without a key."""
+        return self._written([{"copies": -1, "v0": self.key(n), "v1": 0} for n in rows], limits)
+
+    def _written(self, net: Sequence[dict[str, Any]], limits: WriteLimits | None) -> int | None:
+        columns = NetColumns(self.shape)
         rows = pa.Table.from_pylist(net, arrow_schema(columns.fields))
         key_range = key_range_of(rows, self.shape)
         source = NetSource(columns, False, False, key_range, _no_spark, rows.num_rows, in_memory=rows)
-        opened = opened_table(self.path, self.commits - 2)
+        opened = opened_table(self.path, self.commits - 1)
         assert opened is not None
-        return ArrowWriter(opened, limits or WriteLimits()).write(source, MERGE, self._provenance())
+        provenance = replace(self._provenance(), commits=self.commits + 1)
+        version = ArrowWriter(opened, limits or WriteLimits()).write(source, MERGE, provenance)
+        self.commits += version is not None
+        return version
 
     def files(self) -> set[str]:
         return {*DeltaTable(self.path).file_uris()}
@@ -144,8 +174,29 @@ def test_a_file_with_a_name_that_deltalake_writes_otherwise_is_not_removed_alone
     ]
 
 
-def test_rows_that_take_too_much_memory_are_left_to_spark(tmp_path: Path) -> None:
-    table = Table.of(tmp_path, "int", 2)
+def test_of_a_table_without_a_key_too_many_rows_that_may_go_are_left_to_spark(tmp_path: Path) -> None:
+    table = Table.of(tmp_path, "int", 2, keyed=False)
     before = table.files()
-    assert table.merge([3, 13], limits=WriteLimits(in_memory_bytes=150)) is None
+    assert table.remove([3, 13], limits=WriteLimits(in_memory_bytes=15)) is None
     assert table.files() == before
+    assert table.remove([3], limits=WriteLimits(in_memory_bytes=15)) == 1
+    assert table.rows() == {n: 0 for n in range(20) if n != 3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keyed", [True, at_night(False)])
+def test_peak_memory_is_the_same_for_four_times_the_rows(tmp_path: Path, keyed: bool) -> None:
+    """In a process of its own for each, so that peaks compare."""
+    peaks = []
+    for files in (2, 8):
+        lake = tmp_path / str(files)
+        table = Table.of(lake, "int", files, keyed=keyed, rows=LARGE)
+        before = table.files()
+        command = [sys.executable, "-c", _CHANGE_EACH_FILE, str(lake), str(files), "keyed" if keyed else ""]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        version, peak = done.stdout.split()
+        assert version == "1"
+        assert not before & table.files()
+        peaks.append(int(peak))
+    # the rows take 96 MB more, and those of the six files twice that in passing
+    assert peaks[1] - peaks[0] < 50, peaks

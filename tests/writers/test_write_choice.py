@@ -31,8 +31,7 @@ _LIMITS = WriteLimits(
     small_bytes=1000,
     wide_row_bytes=50,
     many_files=4,
-    in_memory_bytes=8000,
-    in_files_bytes=4000,
+    streamed_bytes=4000,
     whole_files_bytes=600,
     interpreted_bytes=300,
 )
@@ -73,7 +72,7 @@ _WAYS: dict[str, tuple[NetSource, TableFacts | None, Engine, str]] = {
     "much of a table": (_MANY, _SMALL, "deltalake", "rewrite"),
     "a little less": (_net(99, 1000), _SMALL, "deltalake", "merge"),
     "much of a table too large in files": (_MANY, replace(_SMALL, bytes=4001, touched_bytes=4001), "spark", "rewrite"),
-    "too large in memory": (_net(100, 2001), _SMALL, "deltalake", "merge"),
+    "much of a table, in wide rows": (_net(100, 2001), _SMALL, "deltalake", "rewrite"),
     "much of a table of unknown rows": (_MANY, replace(_SMALL, rows=None), "deltalake", "merge"),
     "much of the files that are touched": (_MANY, replace(_LARGE, touched_rows=400), "deltalake", "merge"),
     "a TRUNCATE": (replace(_TEN, truncated=True), _LARGE, "deltalake", "overwrite"),

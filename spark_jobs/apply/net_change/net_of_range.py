@@ -41,6 +41,7 @@ def net_of_range(work: TableRange, landed: LandedChanges, *, for_spark: bool = T
     context. ``for_spark``: it is certain that Spark writes it."""
     if is_small(work):
         with net_on_driver(work, landed, for_spark=for_spark) as net:
+            del landed  # with the rows, of which there may be many
             yield net
         return
     windows = f"windows {work.first.ordinal} to {work.last.ordinal}"

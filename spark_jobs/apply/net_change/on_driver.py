@@ -52,6 +52,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
         commit_columns=work.state.generation.commit_columns,
     )
     key_range = None if holds_changes(work.state.mode) else key_range_of(net.rows, landed.shape)
+    del landed  # with the rows, of which there may be many
     with _frame(net, work, for_spark=for_spark) as read:
         rows, broadcast = net.rows.num_rows, _is_broadcast(net.rows)
         yield NetSource(
