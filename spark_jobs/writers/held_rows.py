@@ -6,8 +6,7 @@ https://delta-io.github.io/delta-rs/usage/querying-delta-tables/
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -72,26 +71,23 @@ def every_row(table: DeltaTable, where: str = "true") -> Iterator[pa.RecordBatch
 
 
 def rows_of_file(path: Location, name: str, size: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """All rows of one data file, which has ``size`` bytes, deleted ones included. ``schema``: the columns under their
-    names in files. One that came after the file is null. Raises OSError, and LakeError."""
-    return _rows(_fragment(path, name, size), schema)
+    """All rows of one data file, which has ``size`` bytes, deleted ones included. ``schema``: see ``rows_of_part``.
+    Raises OSError, and LakeError."""
+    return rows_of_part(data_file(path, name, size), schema)
 
 
-def row_groups_of_file(
-    path: Location, name: str, size: int, schema: pa.Schema
-) -> list[tuple[int, Callable[[], Iterator[pa.RecordBatch]]]]:
-    """The same in parts: of each row group, how many rows it has, and how to read them."""
-    groups = _fragment(path, name, size).split_by_row_group()
-    return [(sum(each.num_rows for each in group.row_groups), partial(_rows, group, schema)) for group in groups]
+def data_file(path: Location, name: str, size: int) -> ds.ParquetFileFragment:
+    """One data file, or by its ``split_by_row_group`` the row groups of it. Raises LakeError.
 
-
-def _fragment(path: Location, name: str, size: int) -> ds.ParquetFileFragment:
-    """Spark writes instants in a form that would else be read as nanoseconds, which end in 2262."""
+    Spark writes instants in a form that would else be read as nanoseconds, which end in 2262.
+    """
     layout = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
     source: Any = content_of(path, name) if size <= _READ_WHOLE_BYTES else name
     return layout.make_fragment(source, table_filesystem(path), file_size=size)
 
 
-def _rows(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    dataset = ds.FileSystemDataset([fragment], schema, fragment.format, fragment.filesystem)
+def rows_of_part(part: ds.ParquetFileFragment, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """All rows of a ``data_file``, or of a row group. ``schema``: the columns under their names in files. One that came
+    after the file is null. Raises OSError."""
+    dataset = ds.FileSystemDataset([part], schema, part.format, part.filesystem)
     yield from dataset.to_batches(batch_readahead=1, fragment_readahead=1)

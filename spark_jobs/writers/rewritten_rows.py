@@ -71,7 +71,8 @@ class RowChange:
         return tuple(column.name for column in columns)
 
     def may_change(self, held: pa.Table) -> pa.ChunkedArray:
-        """For each of the table's rows whether it may go, or get other values. ``held``: ``matched_columns``."""
+        """For each of the table's rows whether it may go, or get other values. ``held``: the
+        ``matched_columns`` at least."""
         if self._columns.shape.has_key:
             return pc.is_valid(self._places(held))
         return _may_be_among(self._matched(held), self._wanted)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake.transaction import RemoveAction
 
 from spark_jobs.delta.commit import time_now
 from spark_jobs.delta.data_files import row_groups
 from spark_jobs.delta.table import table_errors
-from spark_jobs.writers.held_rows import every_row, row_groups_of_file, rows_of_file
+from spark_jobs.writers.held_rows import data_file, every_row, rows_of_part
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.rewritten_rows import RowChange, RowPiece
 
@@ -31,20 +32,21 @@ class TouchedFiles:
 def touched_files(opened: OpenedTable, change: RowChange, most: int) -> TouchedFiles | None:
     """Those of the version that is opened; all of them ``can_be_removed``. None if the rows that are ``counted`` take
     more than ``most`` bytes in memory. Raises LakeError."""
-    net = change.net
+    net, every = change.net, pa.schema(opened.schema).names
     pieces, removals = list[RowPiece](), list[RemoveAction]()
     counted = [pa.schema(opened.schema).empty_table()]
     for name, size in _files(opened.files_in_range(net.columns.shape, net.touched_range)):
-        of_file = _pieces(opened, name, size)
+        file = data_file(opened.path, name, size)
         if net.columns.shape.has_key:
-            is_touched = net.ended is not None or _has_key(opened, name, size, change)
+            keys = _parts(opened, change.matched_columns, file)
+            is_touched = net.ended is not None or any(pc.any(change.may_change(part)).as_py() for part in keys)
         else:
-            found = _counted(of_file, change, most - sum(each.nbytes for each in counted))
+            found = _counted(_parts(opened, every, file), change, most - sum(each.nbytes for each in counted))
             if found is None:
                 return None
             counted, is_touched = [*counted, *found], bool(found)
         if is_touched:
-            pieces += of_file
+            pieces += _pieces(opened, file)
             removals.append(RemoveAction(name, True, time_now(), size, {}))
     return TouchedFiles(tuple(pieces), pa.concat_tables(counted), tuple(removals))
 
@@ -52,12 +54,13 @@ def touched_files(opened: OpenedTable, change: RowChange, most: int) -> TouchedF
 def all_files(opened: OpenedTable, change: RowChange, most: int) -> TouchedFiles | None:
     """All of them, for a commit that replaces the whole table. None, and raises, as ``touched_files``."""
     if opened.can_be_removed(opened.files):
-        pieces = [piece for name, size in _files(opened.files) for piece in _pieces(opened, name, size)]
+        files = (data_file(opened.path, name, size) for name, size in _files(opened.files))
+        pieces = [piece for file in files for piece in _pieces(opened, file)]
     else:  # deltalake knows which of their rows are deleted
         rows = pc.sum(opened.files.column("num_records")).as_py() or 0
-        pieces = [RowPiece(rows, partial(_parts, opened, partial(every_row, opened.table)))]
-    nothing = pa.schema(opened.schema).empty_table()
-    counted = [] if change.net.columns.shape.has_key else _counted(pieces, change, most)
+        pieces = [RowPiece(rows, lambda: _grouped(opened, every_row(opened.table), pa.schema(opened.schema).names))]
+    nothing, parts = pa.schema(opened.schema).empty_table(), (part for piece in pieces for part in piece.read())
+    counted = [] if change.net.columns.shape.has_key else _counted(parts, change, most)
     return None if counted is None else TouchedFiles(tuple(pieces), pa.concat_tables([nothing, *counted]))
 
 
@@ -65,40 +68,34 @@ def _files(files: pa.Table) -> Iterable[tuple[str, int]]:
     return zip(files.column("path").to_pylist(), files.column("size_bytes").to_pylist(), strict=True)
 
 
-def _pieces(opened: OpenedTable, name: str, size: int) -> list[RowPiece]:
+def _pieces(opened: OpenedTable, file: ds.ParquetFileFragment) -> list[RowPiece]:
+    """Of each row group of the file."""
     with table_errors(f"{opened.path} cannot be read"):
-        groups = row_groups_of_file(opened.path, name, size, _in_files(opened, pa.schema(opened.schema).names))
-    return [RowPiece(rows, partial(_parts, opened, read)) for rows, read in groups]
+        groups = file.split_by_row_group()
+    read = partial(_parts, opened, pa.schema(opened.schema).names)
+    return [RowPiece(sum(each.num_rows for each in group.row_groups), partial(read, group)) for group in groups]
 
 
-def _parts(opened: OpenedTable, read: Callable[[], Iterator[pa.RecordBatch]]) -> Iterator[pa.Table]:
-    names = pa.schema(opened.schema).names
+def _parts(opened: OpenedTable, names: Sequence[str], part: ds.ParquetFileFragment) -> Iterator[pa.Table]:
+    """The rows of a file or of a row group, in the table's columns with these ``names``."""
+    schema = pa.schema(opened.schema)
+    in_files = pa.schema([schema.field(name).with_name(opened.physical[name]) for name in names])
+    return _grouped(opened, rows_of_part(part, in_files), names)
+
+
+def _grouped(opened: OpenedTable, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.Table]:
     with table_errors(f"{opened.path} cannot be read"):
-        for group in row_groups(read()):
-            yield pa.Table.from_batches(group).rename_columns(names)
+        for group in row_groups(batches):
+            yield pa.Table.from_batches(group).rename_columns([*names])
 
 
-def _has_key(opened: OpenedTable, name: str, size: int, change: RowChange) -> bool:
-    keys = change.matched_columns
-    with table_errors(f"{opened.path} cannot be read"):
-        batches = rows_of_file(opened.path, name, size, _in_files(opened, keys))
-        parts = (pa.Table.from_batches([batch]).rename_columns([*keys]) for batch in batches)
-        return any(pc.any(change.may_change(part)).as_py() for part in parts)
-
-
-def _counted(pieces: Iterable[RowPiece], change: RowChange, most: int) -> list[pa.Table] | None:
+def _counted(parts: Iterable[pa.Table], change: RowChange, most: int) -> list[pa.Table] | None:
     """The rows that a table without a key may lose; None if they take more than ``most`` bytes."""
     found, size = list[pa.Table](), 0
-    for piece in pieces:
-        for part in piece.read():
-            going = part.filter(change.may_change(part))
-            size += going.nbytes
-            if size > most:
-                return None
-            found += [going] if going.num_rows else []
+    for part in parts:
+        going = part.filter(change.may_change(part))
+        size += going.nbytes
+        if size > most:
+            return None
+        found += [going] if going.num_rows else []
     return found
-
-
-def _in_files(opened: OpenedTable, names: Iterable[str]) -> pa.Schema:
-    schema = pa.schema(opened.schema)
-    return pa.schema([schema.field(name).with_name(opened.physical[name]) for name in names])

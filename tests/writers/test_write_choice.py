@@ -210,6 +210,7 @@ def test_who_decodes() -> None:
     limits = WriteLimits(on_driver_bytes=1000, wide_row_bytes=100, wide_rows_factor=3)
     assert limits.are_for_driver(rows=1000, size=1000)
     assert not limits.are_for_driver(rows=1000, size=1001)
+    assert not replace(limits, on_driver_rows=999).are_for_driver(rows=1000, size=1000)
     assert limits.are_for_driver(rows=30, size=3000)
     assert not limits.are_for_driver(rows=31, size=3000)
     assert not limits.are_for_driver(rows=30, size=3001)
