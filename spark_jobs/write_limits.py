@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class WriteLimits:
     """Bytes and rows; nobody configures them. Tests hand in others.
 
-    ``on_driver_bytes``: the most bytes of messages of one table that the driver decodes; larger ranges go to executors.
+    ``on_driver_bytes``, ``on_driver_rows``: the most bytes of messages of one table that the driver decodes, and the
+    most changes, each of which takes two or three hundred bytes beside its message; larger ranges go to executors.
     ``wide_row_bytes``: rows of at least that size are few for their bytes, and costly to hand to a JVM: up to
     ``wide_rows_factor`` times as many bytes of them stay on the driver (a gibibyte: no value of PostgreSQL is larger).
     ``read_ahead_bytes``: for as many bytes of messages Spark reads the table's log while the driver decodes; fewer take
@@ -31,6 +32,7 @@ class WriteLimits:
     """
 
     on_driver_bytes: int = 128 << 20
+    on_driver_rows: int = 2_000_000
     wide_row_bytes: int = 16 << 10
     wide_rows_factor: int = 8
     read_ahead_bytes: int = 16 << 20
@@ -53,7 +55,7 @@ class WriteLimits:
     def are_for_driver(self, rows: int, size: int) -> bool:
         """Whether the driver decodes so many changes, which take ``size`` bytes in the change log."""
         if size <= self.on_driver_bytes:
-            return True
+            return rows <= self.on_driver_rows
         return rows * self.wide_row_bytes <= size <= self.wide_rows_factor * self.on_driver_bytes
 
     def is_little_to_read(self, in_files: int, rows: int, size: int) -> bool:

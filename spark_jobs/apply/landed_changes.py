@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -102,13 +103,15 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
 
 
 def _changes(landed: pa.Table, since: Lsn) -> pa.Table:
-    """The changes that committed at or after ``since``: the snapshot shows the others. Their values are copied once,
-    into one buffer each, which is what they are decoded from."""
+    """The changes that committed at or after ``since``: the snapshot shows the others. Messages are copied once at
+    most, into the one buffer that they are decoded from."""
     found = []
     for rows in landed.select(_OF_CHANGES).to_batches():
         later = pc.greater_equal(rows.column("commit_lsn"), int(since))
         meant = pc.and_(pc.is_in(rows.column("kind"), _CHANGES), later)
-        found.append(rows if pc.all(meant).as_py() else rows.filter(meant))
+        places = np.flatnonzero(meant)
+        is_one_run = len(places) and places[-1] - places[0] == len(places) - 1
+        found.append(rows.slice(places[0], len(places)) if is_one_run else rows.filter(meant))
     return pa.Table.from_batches(found, landed.select(_OF_CHANGES).schema).combine_chunks()
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # a MERGE of 400,000 rows took 5.5 s from Parquet and 8 s from memory: it reads its source more than once
 _STAGED_FROM_ROWS = 20_000
 _STAGED_FROM_BYTES = 32 << 20  # what Spark reads from memory is part of its plan, which is copied several times
+_RELEASED_FROM_BYTES = 16 << 20
 _ROW_GROUP_ROWS, _ROW_GROUP_BYTES = 65_536, 32 << 20  # what one task reads
 _BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
 # Where tasks and driver are one JVM, a larger net change need not be sent anywhere, and costs that JVM twice its size.
@@ -42,6 +43,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
     Spark reads few rows from memory, and more from Parquet files in the lake, which live as long as the context. Unless
     the net change is ``for_spark`` for certain, they are only written when Spark is needed.
     """
+    _release(landed.rows)
     net = net_change(
         landed.rows,
         landed.relations,
@@ -53,6 +55,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
     )
     key_range = None if holds_changes(work.state.mode) else key_range_of(net.rows, landed.shape)
     del landed  # with the rows, of which there may be many
+    _release(net.rows)
     with _frame(net, work, for_spark=for_spark) as read:
         rows, broadcast = net.rows.num_rows, _is_broadcast(net.rows)
         yield NetSource(
@@ -68,6 +71,13 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
             in_memory=net.rows,
             misfits=net.misfits,
         )
+
+
+def _release(rows: pa.Table) -> None:
+    """Give back to the system what Arrow has freed while it made these rows: it keeps that, and NumPy, which decodes,
+    cannot have it."""
+    if rows.nbytes >= _RELEASED_FROM_BYTES:
+        pa.default_memory_pool().release_unused()
 
 
 def _is_broadcast(rows: pa.Table) -> bool:
