@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import Protocol
 
 from spark_jobs.readable_size import size
@@ -27,10 +28,21 @@ class Step:
 
 
 class Progress(Protocol):
-    """Called from one thread, at most a few times a second; must not raise."""
+    """Called by one thread at a time, at most a few times a second; must not raise."""
 
     def __call__(self, step: Step, /) -> None: ...
 
 
 def silent(step: Step, /) -> None:
     """Nobody is watching."""
+
+
+def in_turns(progress: Progress) -> Progress:
+    """For work of several threads."""
+    turn = Lock()
+
+    def shown(step: Step, /) -> None:
+        with turn:
+            progress(step)
+
+    return shown

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from threading import Event
 
 from spark_jobs.apply.apply import CatchUpReport, apply
 from spark_jobs.apply.table_applied import TableApplied
@@ -23,7 +26,7 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
 from spark_jobs.prepare import Prepared, prepare
-from spark_jobs.progress import Progress, silent
+from spark_jobs.progress import Progress, Step, in_turns, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.repair.new_generations import NewGenerations, begin_generations
 from spark_jobs.repair.read_again import told_to_wait
@@ -108,7 +111,7 @@ def sync(
     done = _Done(stopped, prepared.ledger.last, prepared.ledger)
     with (
         Exporter(pipeline.source.dsn, patience) as exporter,
-        Run(pipeline, spark, run_id=run_id, progress=progress).guarded() as run,
+        Run(pipeline, spark, run_id=run_id, progress=in_turns(progress)).guarded() as run,
     ):
         done.waiting = {name: prepared.reasons.get(name, "") for name in prepared.missing}
         while True:
@@ -138,31 +141,54 @@ def _rounds(run: Run, exporter: Exporter, done: _Done) -> CaptureReport:
 
 
 def _follow(run: Run, done: _Done) -> CaptureReport:
-    """Capture and apply up to the WAL that is flushed now.
+    """Capture and apply up to the WAL that is flushed now. While windows are applied, the next ones are captured.
 
     If a table's file was moved, and the change log does not yet reach what may explain it, one more round follows;
     otherwise the table would be read again only by the next sync.
     """
     pipeline = run.pipeline
     upto, waited = _flushed(pipeline), False
-    while True:
-        captured = capture(pipeline, upto=upto, progress=run.progress)
-        done.landed(captured)
-        excluding = {*done.failed, *done.waiting, *done.held}
-        # a table that waits for its snapshot may be large
-        uncaptured = None if done.waiting else max(0, upto - captured.landed_end)
-        done.add(apply(run, excluding=excluding, ledger=done.ledger_after(captured), uncaptured=uncaptured))
-        if captured.caught_up:
-            moved = done.not_explained(captured)
-            if not moved:
-                return captured
-            if waited:
-                names = ", ".join(
-                    sorted({str(QualifiedName(file.table.nspname, file.table.relname)) for file in moved})
-                )
-                _log.warning("the next sync will tell whether %s needs a re-snapshot: it has a new file", names)
-                return captured
-            upto, waited = _flushed_beyond(pipeline, max(file.until for file in moved)), True
+    with _capturing(pipeline, run.progress) as begin_capture:
+        capturing = begin_capture(upto)
+        while True:
+            captured = capturing.result()
+            done.landed(captured)
+            if not captured.caught_up:
+                capturing = begin_capture(upto)
+            excluding = {*done.failed, *done.waiting, *done.held}
+            # a table that waits for its snapshot may be large
+            uncaptured = None if done.waiting else max(0, upto - captured.landed_end)
+            done.add(apply(run, excluding=excluding, ledger=done.ledger_after(captured), uncaptured=uncaptured))
+            if captured.caught_up:
+                moved = done.not_explained(captured)
+                if not moved:
+                    return captured
+                if waited:
+                    names = ", ".join(
+                        sorted({str(QualifiedName(file.table.nspname, file.table.relname)) for file in moved})
+                    )
+                    _log.warning("the next sync will tell whether %s needs a re-snapshot: it has a new file", names)
+                    return captured
+                upto, waited = _flushed_beyond(pipeline, max(file.until for file in moved)), True
+                capturing = begin_capture(upto)
+
+
+@contextmanager
+def _capturing(pipeline: Pipeline, progress: Progress) -> Iterator[Callable[[Lsn], Future[CaptureReport]]]:
+    """Captures up to an LSN in a thread, which an error or an interrupt of the block ends at its next messages."""
+    ended = Event()
+
+    def shown(step: Step) -> None:
+        if ended.is_set():
+            raise CancelledError
+        progress(step)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="capture") as thread:
+        try:
+            yield lambda upto: thread.submit(capture, pipeline, upto=upto, progress=shown)
+        except BaseException:
+            ended.set()
+            raise
 
 
 @again_when_lost
