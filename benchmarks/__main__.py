@@ -24,7 +24,7 @@ from benchmarks.commit_columns import measure_commit_columns
 from benchmarks.dagster_runs import measure_dagster_runs
 from benchmarks.draining import DRAINED, measure_drain
 from benchmarks.floor import measure_floor, measure_many
-from benchmarks.following import check_equal, measure_following
+from benchmarks.following import check_equal, measure_alone, measure_following
 from benchmarks.idle_tables import measure_idle_tables
 from benchmarks.inserts import INSERTED, measure_inserts
 from benchmarks.large_table import LARGE, measure_large_table
@@ -141,6 +141,7 @@ def _mixed(bench: _Bench) -> Iterator[Measurement]:
     make_table(bench.server, MIXED, bench.size.rows)
     mixed = bench.pipeline("mixed", (MIXED,))
     yield from measure_following(bench.server, mixed, bench.spark, bench.size)
+    yield from measure_alone(bench.server, bench.configuration("mixed", (MIXED,), engine="auto"), bench.size)
     yield from measure_verify(bench.server, mixed, bench.spark)
     yield from measure_replay(bench.server, mixed, bench.spark, bench.size)
 

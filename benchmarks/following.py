@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pyarrow as pa
 
 from benchmarks.held_columns import held_columns
+from benchmarks.large_transactions import sync_command
 from benchmarks.measurement import Measurement, median_of, peak_memory, timed
 from benchmarks.workload import MIXED, Size, copy_out, make_changes
 from cdc_assets.demo.embedded_postgres import PostgresServer
@@ -56,6 +59,20 @@ def measure_following(
         yield Measurement(f"peak memory of {process}", mebibytes=peak_bytes / (1 << 20))
 
 
+def measure_alone(server: PostgresServer, configuration: Path, size: Size) -> Iterator[Measurement]:
+    """The same changes once more, by ``postgres-cdc sync`` in a process of its own: its memory is the product's."""
+    make_changes(server, size)
+    with subprocess.Popen(sync_command(configuration), stdout=subprocess.DEVNULL) as process:
+        with peak_memory(process.pid) as peak:
+            _, seconds = timed(process.wait)
+        if process.returncode:
+            raise AssertionError(f"sync ended with {process.returncode}")
+    if peak.jvm:
+        raise AssertionError("Spark was started")
+    what = "sync without Spark, as a process: peak memory"
+    yield Measurement(what, seconds, size.changes, mebibytes=peak.driver / (1 << 20))
+
+
 def check_equal(spark: SparkSession, pipeline: Pipeline, table: QualifiedName) -> None:
     """Raise AssertionError when source and lake differ in a row or a value."""
     (same,) = compare(spark, pipeline, (table,))
@@ -84,6 +101,20 @@ def _changes(
     yield Measurement(f"the server's decoding (limit), {times}", limit, size.changes, 1.0)
     _, captured = timed(lambda: capture(pipeline))
     yield Measurement("capture and land", captured, size.changes, limit / captured, at_least=0.4)
+    yield from _decoding(pipeline, size, limit)
+    report, applied = timed(lambda: apply(Run(pipeline, lambda: spark)))
+    for error in report.errors:
+        raise error
+    if pipeline.merge_engine == "auto" and any(table.engine != "deltalake" for table in report.tables):
+        raise AssertionError("Spark has written what was to be written without it")
+    yield Measurement("net change and apply", applied, size.changes, limit / applied)
+    total = captured + applied
+    at_least = _END_TO_END[pipeline.merge_engine]
+    yield Measurement(f"end to end, {times}", total, size.changes, limit / total, at_least=at_least)
+
+
+def _decoding(pipeline: Pipeline, size: Size, limit: float) -> Iterator[Measurement]:
+    """What it has read is freed before anything is applied."""
     log = ChangeLog(pipeline.lake.change_log)
     landed, read = timed(lambda: _landed(pipeline, log))
     yield Measurement("read from the log", read, size.changes, limit / read)
@@ -94,15 +125,6 @@ def _changes(
     _, netted = timed(lambda: net_change(landed.rows, landed.relations, landed.shape))
     yield Measurement("decode, net change and cast, one core", netted, size.changes, limit / netted)
     pa.set_cpu_count(threads)
-    report, applied = timed(lambda: apply(Run(pipeline, lambda: spark)))
-    for error in report.errors:
-        raise error
-    if pipeline.merge_engine == "auto" and any(table.engine != "deltalake" for table in report.tables):
-        raise AssertionError("Spark has written what was to be written without it")
-    yield Measurement("net change and apply", applied, size.changes, limit / applied)
-    total = captured + applied
-    at_least = _END_TO_END[pipeline.merge_engine]
-    yield Measurement(f"end to end, {times}", total, size.changes, limit / total, at_least=at_least)
 
 
 def peek(server: PostgresServer, pipeline: Pipeline) -> None:

@@ -63,7 +63,7 @@ def measure_large_transactions(
         configuration = configuration_of(each.table.relname, (each.table,))
         _sync(configuration)
         _run(server, each)
-        with subprocess.Popen(_command(configuration), stdout=subprocess.DEVNULL) as process:
+        with subprocess.Popen(sync_command(configuration), stdout=subprocess.DEVNULL) as process:
             with peak_memory(process.pid) as peak:
                 _, seconds = timed(process.wait)
             if process.returncode:
@@ -91,8 +91,8 @@ def _run(server: PostgresServer, transaction: Transaction) -> None:
 
 
 def _sync(configuration: Path) -> None:
-    subprocess.run(_command(configuration), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(sync_command(configuration), check=True, stdout=subprocess.DEVNULL)
 
 
-def _command(configuration: Path) -> list[str]:
+def sync_command(configuration: Path) -> list[str]:
     return [sys.executable, "-m", "cdc_assets.cli", "sync", "--config", str(configuration)]
