@@ -56,9 +56,9 @@ def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[Sequence[pa.Record
         yield waiting
 
 
-def slices(rows: pa.Table) -> Iterator[pa.Table]:
-    """``rows`` in parts, each as large as a row group."""
-    step = max(1, min(_GROUP_ROWS, rows.num_rows * _GROUP_BYTES // max(1, rows.nbytes)))
+def slices(rows: pa.Table, most: int) -> Iterator[pa.Table]:
+    """``rows`` in parts, each as large as a row group, of ``most`` rows at most."""
+    step = max(1, min(most, _GROUP_ROWS, rows.num_rows * _GROUP_BYTES // max(1, rows.nbytes)))
     return (rows.slice(first, step) for first in range(0, rows.num_rows, step))
 
 

@@ -72,7 +72,7 @@ class ArrowWriter:
             held: TouchedFiles | None = TouchedFiles()
         else:
             held = (all_files if is_whole else touched_files)(self.opened, change, self.limits.in_memory_bytes)
-        added = None if held is None else change.added(held.counted)
+        added = None if held is None else change.added(self.limits.rows_of_file, held.counted)
         if held is None or added is None:
             return False
         pieces = [*(piece.through(change.kept) for piece in held.pieces), *added]

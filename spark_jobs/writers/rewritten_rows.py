@@ -48,9 +48,9 @@ class RowPiece:
     read: Callable[[], Iterable[pa.Table]]
 
     @classmethod
-    def parts(cls, rows: pa.Table) -> list[RowPiece]:
-        """Rows that are in memory."""
-        return [cls(part.num_rows, partial(iter, (part,))) for part in slices(rows)]
+    def parts(cls, rows: pa.Table, most: int) -> list[RowPiece]:
+        """Rows that are in memory, in pieces of ``most`` rows at most."""
+        return [cls(part.num_rows, partial(iter, (part,))) for part in slices(rows, most)]
 
     def through(self, change: Callable[[pa.Table], pa.Table]) -> RowPiece:
         """With each part changed when it is read."""
@@ -84,16 +84,17 @@ class RowChange:
             return held.filter(pc.invert(self.may_change(held)))
         return _RULES[columns.mode](held, self._places(held), self._changing, columns, self.net.ended)
 
-    def added(self, counted: pa.Table | None = None) -> list[RowPiece] | None:
-        """The rows that are written beside those that are kept. ``counted``: of a table without a key, all rows that
-        may match one; those that stay are returned too. None if the net change takes away a row that nobody has."""
+    def added(self, most: int, counted: pa.Table | None = None) -> list[RowPiece] | None:
+        """The rows that are written beside those that are kept, in pieces of ``most`` rows at most. ``counted``: of a
+        table without a key, all rows that may match one; those that stay are returned too. None if the net change takes
+        away a row that nobody has."""
         columns = self._columns
         if columns.shape.has_key or holds_changes(columns.mode):
             written = _as_written if holds_changes(columns.mode) else _upserts
-            return [part.through(partial(written, columns)) for part in RowPiece.parts(self._rows)]
+            return [part.through(partial(written, columns)) for part in RowPiece.parts(self._rows, most)]
         nothing = written_columns(columns.shape.columns).empty_table()
         left = self._with_copies(nothing if counted is None else _as_held(columns, counted))
-        return None if left is None else RowPiece.parts(left)
+        return None if left is None else RowPiece.parts(left, most)
 
     @property
     def _columns(self) -> NetColumns:

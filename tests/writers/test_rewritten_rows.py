@@ -38,7 +38,7 @@ def of_floats(kind: LakeKind, mode: Mode, held: list[float], net: list[dict[str,
 def rewritten(held: pa.Table, net: NetSource) -> pa.Table | None:
     """All rows of a table that has ``held`` before the net change, read in two parts."""
     change, parts = RowChange(net), [held.slice(0, 3), held.slice(3)]
-    added = change.added(pa.concat_tables(part.filter(change.may_change(part)) for part in parts))
+    added = change.added(2, pa.concat_tables(part.filter(change.may_change(part)) for part in parts))
     if added is None:
         return None
     rows = (part for piece in added for part in piece.read())

@@ -162,6 +162,14 @@ def test_files_become_no_more(tmp_path: Path) -> None:
     assert table.rows() == {1: 15}
 
 
+def test_each_core_writes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pa, "cpu_count", lambda: 2)
+    table = Table.of(tmp_path, "int", 2)
+    before = table.files()
+    table.merge([1, 11, *range(100, 120)], limits=WriteLimits(rows_of_file=ROWS))
+    assert len(table.files() - before) == len(table.files()) == 2
+
+
 def test_a_file_with_a_name_that_deltalake_writes_otherwise_is_not_removed_alone(tmp_path: Path) -> None:
     table = Table.of(tmp_path, "int", 2)
     (first, _), log = sorted(Path(table.path).glob("*.parquet")), next(Path(table.path).glob("_delta_log/*.json"))
