@@ -32,7 +32,7 @@ _TENTHS = 10
 @dataclass(frozen=True)
 class _Run:
     """One capture and apply: its windows, WAL ``bytes``, how far behind it the slot's ``restart_lsn`` was (from where
-    the server decodes for every window), seconds for each, and the most that driver and JVM held."""
+    the server decodes with every call), seconds for each, and the most that driver and JVM held."""
 
     windows: int
     bytes: int

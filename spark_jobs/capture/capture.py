@@ -7,55 +7,42 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import partial
 from typing import Literal
 
 import pyarrow as pa
-from adbc_driver_postgresql import dbapi
 
 from spark_jobs.capture.catalogue_look import CatalogueLook, look_at_catalogue
-from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.halves import read_in_halves, worth_halving
-from spark_jobs.capture.landed_again import check_landed_again
-from spark_jobs.capture.leaf_announcements import identities_for_a_time
-from spark_jobs.capture.masked_tables import MaskedNow, masked_alike
-from spark_jobs.capture.period_ends import PeriodEnds, PeriodEndsError, period_ends
+from spark_jobs.capture.masked_tables import MaskedNow
+from spark_jobs.capture.period_ends import PeriodEndsError, period_ends
 from spark_jobs.capture.pgoutput.assembly import ReadWithoutError
-from spark_jobs.capture.plugin import Plugin, WindowRead, WindowReader
+from spark_jobs.capture.plugin import CallRead, Plugin
 from spark_jobs.capture.plugins import plugin_of
-from spark_jobs.capture.subtransactions import truncating_subtransactions
+from spark_jobs.capture.session import CaptureSession, capture_session
 from spark_jobs.capture.transaction_spool import TransactionSpool
-from spark_jobs.capture.windows import fit_windows, plan_windows
-from spark_jobs.change_log.log import ChangeLog, catalogue_rows, changed_facts_rows, facts_rows, marker_row
+from spark_jobs.capture.window_landing import WindowLanding
+from spark_jobs.capture.windows import fit_windows, plan_windows, windows_of_one_call
+from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.retention import compact_log_in_passing
-from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import GapError, SlotError, SourceUnreachableError
-from spark_jobs.lake.drop_mark import landed_end
+from spark_jobs.errors import DecodeError, GapError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.postgres.bulk_read import bulk_connection
-from spark_jobs.postgres.catalogue import relation_facts
-from spark_jobs.postgres.connection import Connection, connected, conninfo
-from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.slot import (
     NoSpareSlotError,
-    SlotStatus,
-    SourceClock,
     advance_slot,
     flushed_lsn,
     read_window,
     slot_status,
-    source_clock,
     without,
 )
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.retries import again_when_lost
-from spark_jobs.tables.followed_tables import followed_lines
 from spark_jobs.tables.matching_tables import refreshed
-from spark_jobs.tables.selected_columns import require_withheld
 
 __all__ = [
     "CaptureReport",
@@ -79,23 +66,6 @@ class CaptureReport:
     caught_up: bool
     landed_end: Lsn
     upto: Lsn
-
-
-@dataclass(frozen=True)
-class CaptureSession:
-    """The connections and the state that capturing needs. ``bulk`` connects with its first call, and
-    so does ``beside``, for the second half of a large window. ``checkpoint`` is the log's last marker. ``clock``: of a
-    pipeline with time partitions."""
-
-    pipeline: Pipeline
-    control: Connection
-    bulk: Callable[[], dbapi.Connection]
-    beside: Callable[[], dbapi.Connection]
-    log: ChangeLog
-    identity: SlotIdentity
-    checkpoint: WindowMarker
-    slot: SlotStatus
-    clock: SourceClock | None = None
 
 
 def capture(
@@ -153,36 +123,6 @@ def capture_windows(pipeline: Pipeline, windows: Sequence[Window], *, progress: 
     return attempt()
 
 
-@contextmanager
-def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
-    """Connect, take the slot's lock and check that log and slot belong together. Advances a slot behind the log."""
-    source = pipeline.source
-    log = ChangeLog(pipeline.lake.change_log)
-    with connected(source.dsn) as control, slot_lock(control, source.slot):
-        checkpoint = landed_end(pipeline.lake)
-        if checkpoint is None:
-            raise SlotError(
-                f"there is no change log yet for slot {source.slot}",
-                hint="`postgres-cdc sync` creates the slot and the change log",
-            )
-        identity = slot_identity(control, pipeline).following(checkpoint.identity)
-        pipeline = refreshed(control, pipeline)
-        require_withheld(control, pipeline)
-        MaskedNow.of(control, pipeline)  # only to raise before anything is read
-        slot = following_slot(control, pipeline, checkpoint, identity)
-        with ExitStack() as connections:
-            # half the time of a run that finds no window
-            bulk, beside = (
-                cache(lambda: connections.enter_context(bulk_connection(conninfo(source.dsn)))) for _ in range(2)
-            )
-            if slot.confirmed_flush_lsn < checkpoint.window.hi:
-                # a crash of ours between landing and advancing, or a crash of the server that lost the advance
-                check_landed_again(control, bulk(), pipeline, checkpoint, slot)
-                slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
-            clock = source_clock(control) if pipeline.periods else None
-            yield CaptureSession(pipeline, control, bulk, beside, log, identity, checkpoint, slot, clock)
-
-
 def land_window(
     session: CaptureSession,
     ordinal: int,
@@ -197,7 +137,8 @@ def land_window(
     ends earlier than asked if a day or an hour ends within it; ``ends``: those that are known to end with it.
     """
     try:
-        return _land(session, ordinal, window, on_batch, ends)
+        (marker,) = _land(session, ordinal, (window,), on_batch, ends)
+        return marker
     except PeriodEndsError as found:
         return land_window(session, ordinal, Window(window.lo, found.lsn), on_batch=on_batch, ends=found.ends)
     except ReadWithoutError as error:
@@ -211,20 +152,24 @@ def land_window(
 def _land(
     session: CaptureSession,
     ordinal: int,
-    window: Window,
+    windows: Sequence[Window],
     on_batch: Callable[[int], None],
-    ends: tuple[datetime, ...],
-) -> WindowMarker:
-    small = window.size <= session.pipeline.windows.peek_bytes
-    if small and _may_peek(session, window.lo):
-        return _land_through(session, ordinal, window, "peek", on_batch, ends)
+    ends: tuple[datetime, ...] = (),
+) -> Iterator[WindowMarker]:
+    """Read adjacent windows with one call of the server and commit them one by one: each is landed when its marker is
+    yielded."""
+    span = Window(windows[0].lo, windows[-1].hi)
+    may_peek = partial(_may_peek, session, span.lo)
+    if span.size <= session.pipeline.windows.peek_bytes and may_peek():
+        yield from _land_through(session, ordinal, windows, "peek", on_batch, ends)
+        return
     try:
-        return _land_through(session, ordinal, window, "copy", on_batch, ends)
+        yield from _land_through(session, ordinal, windows, "copy", on_batch, ends)
     except NoSpareSlotError as error:
-        if not _may_peek(session, window.lo):
+        if not may_peek():
             raise
         _log.warning("%s; reading the slot itself", error)
-        return _land_through(session, ordinal, window, "peek", on_batch, ends)
+        yield from _land_through(session, ordinal, windows, "peek", on_batch, ends)
 
 
 def advance(session: CaptureSession, marker: WindowMarker) -> Lsn:
@@ -236,18 +181,20 @@ def _capture(
     session: CaptureSession, windows: Sequence[Window], end: Lsn, landed: list[WindowMarker], progress: Progress
 ) -> CaptureReport:
     """Land the windows, and append their markers to ``landed``, which already holds those of earlier attempts."""
-    for number, window in enumerate(windows):
 
-        def show(messages: int, number: int = number, window: Window = window) -> None:
-            progress(Step("capture", f"{window}, {messages:,} messages", number, len(windows), "windows"))
+    def show(messages: int) -> None:
+        number = sum(window.hi <= landed[-1].window.hi for window in windows) if landed else 0
+        progress(Step("capture", f"{windows[number]}, {messages:,} messages", number, len(windows), "windows"))
 
+    most = len(windows)
+    while left := _not_landed(windows, session.checkpoint.window.hi):
         show(0)
-        while session.checkpoint.window.hi < window.hi:
-            part = Window(session.checkpoint.window.hi, window.hi)
-            session = _landed_and_advanced(session, part, landed, on_batch=show)
+        of_one_call = _of_one_call(session, left)[:most]
+        session = _landed_and_advanced(session, of_one_call, landed, on_batch=show)
+        most = 2 * most if session.checkpoint.window.hi == of_one_call[-1].hi else 1
     if ends := _ends_of_quiet_periods(session):
         end = session.checkpoint.window.hi
-        session = _landed_and_advanced(session, Window(end, end), landed, on_batch=lambda _: None, ends=ends)
+        session = _landed_and_advanced(session, (Window(end, end),), landed, on_batch=lambda _: None, ends=ends)
     landed_end = session.checkpoint.window.hi
     progress(Step("capture", f"landed to {landed_end}", len(windows), len(windows), "windows"))
     return CaptureReport(tuple(landed), landed_end >= end, landed_end, end)
@@ -255,17 +202,47 @@ def _capture(
 
 def _landed_and_advanced(
     session: CaptureSession,
-    window: Window,
+    windows: Sequence[Window],
     landed: list[WindowMarker],
     *,
     on_batch: Callable[[int], None],
     ends: tuple[datetime, ...] = (),
 ) -> CaptureSession:
-    marker = land_window(session, session.checkpoint.ordinal + 1, window, on_batch=on_batch, ends=ends)
-    landed.append(marker)
-    advance(session, marker)
-    compact_log_in_passing(session.log, marker.ordinal)
-    return replace(session, checkpoint=marker)
+    """Land the windows of one call, or fewer. The slot advances once for all of them, since over a backlog that takes
+    the server nearly as long as to pass over it once more."""
+    ordinal = session.checkpoint.ordinal + 1
+    if len(windows) == 1:
+        markers = iter([land_window(session, ordinal, windows[0], on_batch=on_batch, ends=ends)])
+    else:
+        markers = _land_several(session, ordinal, windows, on_batch)
+    for marker in markers:
+        landed.append(marker)
+        session = replace(session, checkpoint=marker)
+        compact_log_in_passing(session.log, marker.ordinal)
+    advance(session, session.checkpoint)
+    return session
+
+
+def _land_several(
+    session: CaptureSession, ordinal: int, windows: Sequence[Window], on_batch: Callable[[int], None]
+) -> Iterator[WindowMarker]:
+    """Until one of them needs to be read by itself: that is what ``land_window`` does, or says why it cannot."""
+    _log.debug("%d windows from %s on are read with one call", len(windows), windows[0].lo)
+    try:
+        yield from _land(session, ordinal, windows, on_batch)
+    except (DecodeError, PeriodEndsError, SourceError) as error:
+        _log.info("%s; the windows from there on are read one by one", error)
+
+
+def _not_landed(windows: Sequence[Window], landed_end: Lsn) -> tuple[Window, ...]:
+    return tuple(Window(max(window.lo, landed_end), window.hi) for window in windows if window.hi > landed_end)
+
+
+def _of_one_call(session: CaptureSession, windows: Sequence[Window]) -> tuple[Window, ...]:
+    if len(windows) == 1 or not plugin_of(session.pipeline.source).reads_several:
+        return (windows[0],)
+    status = slot_status(session.control, session.identity.slot)
+    return windows_of_one_call(windows, None if status is None else status.restart_lsn)
 
 
 def _ends_of_quiet_periods(session: CaptureSession) -> tuple[datetime, ...]:
@@ -277,61 +254,46 @@ def _ends_of_quiet_periods(session: CaptureSession) -> tuple[datetime, ...]:
 def _land_through(
     session: CaptureSession,
     ordinal: int,
-    window: Window,
+    windows: Sequence[Window],
     through: Literal["copy", "peek"],
     on_batch: Callable[[int], None],
     ends: tuple[datetime, ...],
-) -> WindowMarker:
-    # after the window's end is fixed: by now every table with changes in it exists, even if created since the last look
+) -> Iterator[WindowMarker]:
+    # after the windows' ends are fixed: by now every table with changes in them exists, even if created since the last
+    # look. Looks are later than that: seeing later DDL can cost a needless snapshot, but no DDL is missed
     session = replace(session, pipeline=refreshed(session.control, session.pipeline))
-    identity, plugin = session.identity, plugin_of(session.pipeline.source)
-    keys, masks = session.pipeline.declared_keys, session.pipeline.masks
+    plugin, span = plugin_of(session.pipeline.source), Window(windows[0].lo, windows[-1].hi)
     masked = MaskedNow.of(session.control, session.pipeline)
-    # after the window's end is fixed: seeing later DDL can cost a needless snapshot, but no DDL is missed
-    look = look_at_catalogue(session.control, session.pipeline, session.checkpoint, session.log)
-    # the masked tables were read before the look: DDL since then shows in the look, or happened after the window
+    look = _look(session)
+    # the masked tables were read before the look: DDL since then shows in the look, or happened after the windows
     tables = masked.since(look.before, session.log, session.checkpoint) if masked is not None else None
-    periods = period_ends(session.pipeline.periods, session.checkpoint, session.clock)
-    if periods is not None:
-        periods = replace(periods, ends=ends)
-
-    def marker() -> WindowMarker:
-        return _marker(session, ordinal, window, reader, look, periods)
-
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
-        _read(session, window, plugin, through) as printed,
+        _read(session, span, plugin, through) as printed,
     ):
-        reader = plugin.reader(WindowRead(ordinal, window, session.pipeline, session.control, spool, tables))
-
-        def rows() -> Iterator[pa.RecordBatch]:
-            if look.fingerprints:
-                yield catalogue_rows(ordinal, window.lo, look.fingerprints)
-            if look.facts:
-                yield changed_facts_rows(ordinal, window.hi, masked_alike(look.facts, tables))
-            for batch in reader.rows(printed):
-                if periods is not None:
-                    periods.look_at(batch)
-                look.note_truncates(batch)
-                yield batch
-                on_batch(reader.messages)
-            if look.is_truncated_by_others:
-                look.note_subtransactions(
-                    truncating_subtransactions(session.control, identity.slot, window.hi, identity.options)
+        call = plugin.reader(CallRead(span.hi, session.pipeline, session.control, spool, tables))
+        batches = iter(printed)
+        announced: dict[int, RelationSeen] = {}
+        for number, window in enumerate(windows, ordinal):
+            periods = period_ends(session.pipeline.periods, session.checkpoint, session.clock)
+            periods = periods and replace(periods, ends=ends)
+            reader = call.window(number, window)
+            landing = WindowLanding(session, number, window, reader, look, tables, periods, announced)
+            if not session.log.land(session.identity, number, landing.rows(batches, on_batch)):
+                raise GapError(
+                    f"window {number} is landed already: another process landed it in the meantime",
+                    hint="run it again: it continues from there",
                 )
-            relids = sorted({seen.relid for seen in reader.relations})
-            if relids:
-                facts = relation_facts(session.control, relids=relids, keys=keys, masks=masks)
-                look.note_reasons(identities_for_a_time(session.control, look.relids, reader.relations, facts))
-                yield facts_rows(ordinal, reader.relations, masked_alike(facts, tables))
-            yield marker_row(marker())
+            marker = landing.marker()
+            yield marker
+            if window.hi < span.hi:
+                announced = {**announced, **{seen.relid: seen for seen in reader.relations}}
+                session = replace(session, checkpoint=marker)
+                look = _look(session)
 
-        if not session.log.land(identity, ordinal, rows()):
-            raise GapError(
-                f"window {ordinal} is landed already: another process landed it in the meantime",
-                hint="run it again: it continues from there",
-            )
-    return marker()
+
+def _look(session: CaptureSession) -> CatalogueLook:
+    return look_at_catalogue(session.control, session.pipeline, session.checkpoint, session.log)
 
 
 def _read(
@@ -350,33 +312,6 @@ def _read(
             except SourceUnreachableError as error:  # no second connection could be opened
                 _log.info("%s; window %s is read in one", error, window)
     return read_window(session.bulk(), slot, window, options, through=through, output=plugin.output)
-
-
-def _marker(
-    session: CaptureSession,
-    ordinal: int,
-    window: Window,
-    reader: WindowReader,
-    look: CatalogueLook,
-    periods: PeriodEnds | None,
-) -> WindowMarker:
-    if periods is not None and session.clock is not None:
-        periods = periods.ending(session.clock, window.hi)
-    return WindowMarker(
-        ordinal=ordinal,
-        window=window,
-        identity=session.identity,
-        relations=reader.relation_counts(),
-        transactions=reader.transactions,
-        messages=reader.messages,
-        bytes=reader.bytes,
-        logical_messages=reader.logical_messages,
-        unknown=reader.unknown,
-        followed=followed_lines(session.pipeline, session.checkpoint),
-        catalogue=look.seen(ordinal, window),
-        tables=session.pipeline.lake.tables,
-        periods=periods.seen if periods is not None else None,
-    )
 
 
 def _may_peek(session: CaptureSession, lsn: Lsn) -> bool:

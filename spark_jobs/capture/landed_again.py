@@ -17,7 +17,7 @@ from dataclasses import replace
 from adbc_driver_postgresql import dbapi
 
 from spark_jobs.capture.masked_tables import MaskedNow
-from spark_jobs.capture.plugin import WindowRead, WindowReader
+from spark_jobs.capture.plugin import CallRead, WindowReader
 from spark_jobs.capture.plugins import plugin_of
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.log import ChangeLog
@@ -77,7 +77,8 @@ def _read(control: Connection, bulk: dbapi.Connection, pipeline: Pipeline, lande
         TransactionSpool(schema=plugin.spool_schema) as spool,
         read_window(bulk, identity.slot, landed.window, identity.options, output=plugin.output) as printed,
     ):
-        reader = plugin.reader(WindowRead(landed.ordinal, landed.window, pipeline, control, spool, tables))
+        call = plugin.reader(CallRead(landed.window.hi, pipeline, control, spool, tables))
+        reader = call.window(landed.ordinal, landed.window)
         for _ in reader.rows(printed):
             pass
     return reader

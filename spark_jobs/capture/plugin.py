@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.window_marker import RelationCounts, UnknownMessage
 from spark_jobs.configuration import Pipeline, Source
-from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.slot import Options, Output
 
@@ -34,19 +34,28 @@ class WindowReader(Protocol):
     @property
     def unknown(self) -> tuple[UnknownMessage, ...]: ...
 
-    def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn the plugin's output into batches of CHANGE_LOG_SCHEMA. Raises DecodeError that names window and LSN."""
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Turn the plugin's output into batches of CHANGE_LOG_SCHEMA. Raises DecodeError that names window and LSN.
+
+        ``batches``: an iterator over those of the call, which is left where the window ends."""
         ...
 
     def relation_counts(self) -> tuple[RelationCounts, ...]: ...
 
 
-@dataclass(frozen=True)
-class WindowRead:
-    """The window to read, its ordinal, and what reading needs. ``masked``: the tables with masked columns, if any."""
+class CallReader(Protocol):
+    """Turns the plugin's output of one call, for one or several windows, into rows."""
 
-    ordinal: int
-    window: Window
+    def window(self, ordinal: int, window: Window) -> WindowReader:
+        """The reader of the next window: to be asked for when the rows of the one before are read."""
+        ...
+
+
+@dataclass(frozen=True)
+class CallRead:
+    """What reading needs of one call up to ``end``. ``masked``: the tables with masked columns, if any."""
+
+    end: Lsn
     pipeline: Pipeline
     control: Connection
     spool: TransactionSpool
@@ -56,9 +65,11 @@ class WindowRead:
 @dataclass(frozen=True)
 class Plugin:
     """``options`` takes a source and the server's major version. ``spool_schema`` is the schema in which transactions
-    are spooled until they commit. ``reader`` makes the reader of one window."""
+    are spooled until they commit. ``reader`` makes the reader of one call. ``reads_several``: the output of a call can
+    be cut where a window ends."""
 
     output: Output
     options: Callable[[Source, int], Options]
     spool_schema: pa.Schema
-    reader: Callable[[WindowRead], WindowReader]
+    reader: Callable[[CallRead], CallReader]
+    reads_several: bool

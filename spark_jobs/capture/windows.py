@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from spark_jobs.configuration import WindowLimits
 from spark_jobs.errors import BreakError, ConfigurationError, GapError
 from spark_jobs.logicalrep.lsn import Lsn, Window
+
+# of several windows: the server keeps in temporary files what a call returns until it is fetched, and the slot does not
+# advance before
+_BYTES_OF_A_CALL = 1 << 30
 
 
 def plan_windows(
@@ -27,6 +32,18 @@ def plan_windows(
         windows.append(Window(lo, hi))
         lo = hi
     return tuple(windows)
+
+
+def windows_of_one_call(windows: Sequence[Window], restart_lsn: Lsn | None) -> tuple[Window, ...]:
+    """The first of these adjacent windows, and those after it that the server had better decode with it.
+
+    With each call it decodes from the slot's ``restart_lsn`` on. So one call is for as many windows as hold no more WAL
+    than it would decode again for another call: over a backlog, it decodes at most twice what it sends.
+    """
+    lo = windows[0].lo
+    again = lo - restart_lsn if restart_lsn is not None else 0
+    end = lo + min(again, _BYTES_OF_A_CALL)
+    return (windows[0], *takewhile(lambda window: window.hi <= end, windows[1:]))
 
 
 def fit_windows(

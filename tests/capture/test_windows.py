@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.capture.windows import fit_windows, plan_windows
+from spark_jobs.capture.windows import fit_windows, plan_windows, windows_of_one_call
 from spark_jobs.configuration import WindowLimits
 from spark_jobs.errors import ConfigurationError, GapError
 from spark_jobs.logicalrep.lsn import Lsn, Window
@@ -53,3 +53,22 @@ def test_fitted_windows_tile_or_raise(requested: list[Window], landed_end: Lsn) 
 def test_window_beyond_the_wal_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="WAL ends at 0/50"):
         fit_windows([Window(Lsn(0x10), Lsn(0x60))], Lsn(0x20), Lsn(0x20), Lsn(0x50))
+
+
+@pytest.mark.parametrize(
+    ("restart_lsn", "count"),
+    [(None, 1), (0x1000, 1), (0xD01, 2), (0xD00, 3), (0x100, 5)],
+    ids=["unknown", "at the first window", "nearly three behind", "three behind", "far behind"],
+)
+def test_one_call_is_for_no_more_wal_than_another_would_decode_again(restart_lsn: int | None, count: int) -> None:
+    windows = [Window(Lsn(lo), Lsn(lo + 0x100)) for lo in range(0x1000, 0x1500, 0x100)]
+    restart = None if restart_lsn is None else Lsn(restart_lsn)
+    assert windows_of_one_call(windows, restart) == tuple(windows[:count])
+
+
+def test_one_call_is_for_a_gibibyte_at_most() -> None:
+    behind, size = 1 << 40, 300 << 20
+    windows = [Window(Lsn(lo), Lsn(lo + size)) for lo in range(behind, behind + 9 * size, size)]
+    assert len(windows_of_one_call(windows, Lsn(0))) == 3
+    larger = [Window(Lsn(behind), Lsn(2 * behind)), Window(Lsn(2 * behind), Lsn(3 * behind))]
+    assert len(windows_of_one_call(larger, Lsn(0))) == 1

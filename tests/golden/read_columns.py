@@ -41,7 +41,7 @@ def log_rows(recording: Recording, batch_size: int, memory: int = 1 << 20) -> pa
         pa.record_batch([messages[lo : lo + batch_size]], names=["data"]) for lo in range(0, len(messages), batch_size)
     ]
     with TransactionSpool(memory) as spool:
-        assembled = Assembly(1, _WINDOW, spool).batches(batches)
+        assembled = Assembly(spool).batches(1, _WINDOW, batches)
         return pa.Table.from_batches(WindowRows(1, _WINDOW).rows(assembled), CHANGE_LOG_SCHEMA)
 
 

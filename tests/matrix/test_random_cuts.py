@@ -104,7 +104,7 @@ class Worked:
             if lines:
                 found = LineWindowRows(1, window, lambda: line_tables(control, NAMES), spool, True).rows(batches)
             else:
-                found = WindowRows(1, window).rows(Assembly(1, window, spool).batches(batches))
+                found = WindowRows(1, window).rows(Assembly(spool).batches(1, window, batches))
             return _changes(found)
 
 

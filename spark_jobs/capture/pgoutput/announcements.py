@@ -49,8 +49,8 @@ class _Announced:
 
 
 class Announcements:
-    """The announcements of one window. A message's arrival is its number among the window's messages, as the server
-    sent them."""
+    """The announcements of one call. A message's arrival is its number among the call's messages, as the server sent
+    them."""
 
     def __init__(self) -> None:
         self._relations: dict[int, _Announced] = {}
@@ -58,6 +58,11 @@ class Announcements:
         self._versions: list[int] = []  # by number
         self._types: list[bytes] = []
         self._types_until = 0  # the arrival that continues them
+
+    def begin_window(self) -> None:
+        """What earlier windows of the call hold is to be repeated where this one needs it: each decodes on its own."""
+        for relation in self._relations.values():
+            relation.given_out = None
 
     def all_given_out(self, batch: MessageBatch) -> bool:
         """Whether nothing needs to be repeated in a batch that arrives next and is emitted at once."""

@@ -71,29 +71,29 @@ class UnpreparedTransactionError(ReadWithoutError):
 
 
 class Assembly:
-    """Assembles one window. ``spool`` holds unfinished transactions; those left at the end are sent again in the window
-    that they commit in.
+    """Assembles the windows of one call. ``spool`` holds unfinished transactions; those left at the end are sent again
+    with the call that they commit in.
 
     ``masked``: the tables with masked columns, if any; their values reach neither the spool nor the output.
     """
 
-    def __init__(
-        self, ordinal: int, window: Window, spool: TransactionSpool, masked: MaskedTables | None = None
-    ) -> None:
-        self._ordinal, self._window = ordinal, window
+    def __init__(self, spool: TransactionSpool, masked: MaskedTables | None = None) -> None:
+        self._of = ""
         self._masking = Masking(masked, lambda: self._place) if masked is not None else None
         self._open: Block | None = None
         self._transactions = UnfinishedTransactions(spool)
         self._announcements = Announcements()
         self._arrived = 0  # messages before this batch
-        self._lsn = int(window.lo)
+        self._lsn = 0
 
-    def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turn batches with one binary column, ``data``, into such batches in protocol 1's form.
+    def batches(self, ordinal: int, window: Window, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Turn the next window's batches, with one binary column, ``data``, into such batches in protocol 1's form.
 
         Plain transactions pass through untouched. Raises DecodeError, which names window and LSN, or its subclass
         ReadWithoutError.
         """
+        self._of, self._lsn = f"window {ordinal} {window}", int(window.lo)
+        self._announcements.begin_window()
         for batch in batches:
             if not batch.num_rows:
                 continue
@@ -253,7 +253,7 @@ class Assembly:
 
     @property
     def _place(self) -> str:
-        return f"window {self._ordinal} {self._window}, commit LSN {Lsn(self._lsn)}"
+        return f"{self._of}, commit LSN {Lsn(self._lsn)}"
 
     def _error(self, what: str) -> DecodeError:
         hint = "the slot has not moved; a newer version of postgres-cdc may know more"

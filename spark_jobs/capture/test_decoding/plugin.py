@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
-from spark_jobs.capture.plugin import Plugin, WindowRead
+from spark_jobs.capture.plugin import CallRead, Plugin
 from spark_jobs.capture.test_decoding.options import options_of_test_decoding
 from spark_jobs.capture.test_decoding.tables_by_name import line_tables
 from spark_jobs.capture.test_decoding.window_rows import LINE_SPOOL_SCHEMA, LineWindowRows
+from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.tables.followed_tables import configured_relations
 
 
-def _reader(read: WindowRead) -> LineWindowRows:
-    names = configured_relations(read.pipeline) or ()
-    tables = partial(line_tables, read.control, names)
-    with_messages = bool(read.pipeline.source.messages)
-    return LineWindowRows(read.ordinal, read.window, tables, read.spool, with_messages=with_messages)
+@dataclass(frozen=True)
+class _Call:
+    read: CallRead
+
+    def window(self, ordinal: int, window: Window) -> LineWindowRows:
+        names = configured_relations(self.read.pipeline) or ()
+        tables = partial(line_tables, self.read.control, names)
+        with_messages = bool(self.read.pipeline.source.messages)
+        return LineWindowRows(ordinal, window, tables, self.read.spool, with_messages=with_messages)
 
 
-TEST_DECODING = Plugin("text", options_of_test_decoding, LINE_SPOOL_SCHEMA, _reader)
+# lines say where a commit record ends, so one that begins before a window's end and ends behind it looks like the next
+# window's
+TEST_DECODING = Plugin("text", options_of_test_decoding, LINE_SPOOL_SCHEMA, _Call, reads_several=False)

@@ -50,7 +50,7 @@ def landed(
     whole = pa.array([b"before", *wires], pa.binary())[1:]
     batches = [pa.record_batch([whole[lo:hi]], names=["data"]) for lo, hi in pairwise(bounds)]
     with TransactionSpool(memory) as spool:
-        assembled = RepeatedAnnouncements().left_out(Assembly(3, of, spool, masked).batches(batches))
+        assembled = RepeatedAnnouncements().left_out(Assembly(spool, masked).batches(3, of, batches))
         table = pa.Table.from_batches(list(WindowRows(3, of).rows(assembled)), CHANGE_LOG_SCHEMA)
     return table.drop_columns(["commit_time"])
 

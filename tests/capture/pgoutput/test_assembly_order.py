@@ -122,7 +122,7 @@ def test_an_unknown_type_is_dropped_with_its_subtransaction() -> None:
     rows = WindowRows(3, WINDOW)
     with TransactionSpool() as spool:
         batch = pa.record_batch([pa.array(sent, pa.binary())], names=["data"])
-        table = pa.Table.from_batches(list(rows.rows(Assembly(3, WINDOW, spool).batches([batch]))), CHANGE_LOG_SCHEMA)
+        table = pa.Table.from_batches(list(rows.rows(Assembly(spool).batches(3, WINDOW, [batch]))), CHANGE_LOG_SCHEMA)
     kinds = table.column("kind").to_pylist()
     assert list(zip(kinds, table.column("data").to_pylist(), strict=True)) == [
         ("R", R),
@@ -137,4 +137,4 @@ def test_a_plain_batch_passes_through_untouched() -> None:
     batch = pa.record_batch([pa.array([*PLAIN, begin(0x300), I], pa.binary())], names=["data"])
     rest = pa.record_batch([pa.array([commit(0x300)], pa.binary())], names=["data"])
     with TransactionSpool() as spool:
-        assert [id(each) for each in Assembly(3, WINDOW, spool).batches([batch, rest])] == [id(batch), id(rest)]
+        assert [id(each) for each in Assembly(spool).batches(3, WINDOW, [batch, rest])] == [id(batch), id(rest)]

@@ -1,0 +1,72 @@
+"""The connections and the state that capturing needs, once log and slot are known to belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+
+from adbc_driver_postgresql import dbapi
+
+from spark_jobs.capture.continuity import following_slot, slot_identity
+from spark_jobs.capture.landed_again import check_landed_again
+from spark_jobs.capture.masked_tables import MaskedNow
+from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import SlotError
+from spark_jobs.lake.drop_mark import landed_end
+from spark_jobs.postgres.bulk_read import bulk_connection
+from spark_jobs.postgres.connection import Connection, connected, conninfo
+from spark_jobs.postgres.locks import slot_lock
+from spark_jobs.postgres.slot import SlotStatus, SourceClock, advance_slot, source_clock
+from spark_jobs.tables.matching_tables import refreshed
+from spark_jobs.tables.selected_columns import require_withheld
+
+
+@dataclass(frozen=True)
+class CaptureSession:
+    """The connections and the state that capturing needs. ``bulk`` connects with its first call, and
+    so does ``beside``, for the second half of a large window. ``checkpoint`` is the log's last marker. ``clock``: of a
+    pipeline with time partitions."""
+
+    pipeline: Pipeline
+    control: Connection
+    bulk: Callable[[], dbapi.Connection]
+    beside: Callable[[], dbapi.Connection]
+    log: ChangeLog
+    identity: SlotIdentity
+    checkpoint: WindowMarker
+    slot: SlotStatus
+    clock: SourceClock | None = None
+
+
+@contextmanager
+def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
+    """Connect, take the slot's lock and check that log and slot belong together. Advances a slot behind the log."""
+    source = pipeline.source
+    log = ChangeLog(pipeline.lake.change_log)
+    with connected(source.dsn) as control, slot_lock(control, source.slot):
+        checkpoint = landed_end(pipeline.lake)
+        if checkpoint is None:
+            raise SlotError(
+                f"there is no change log yet for slot {source.slot}",
+                hint="`postgres-cdc sync` creates the slot and the change log",
+            )
+        identity = slot_identity(control, pipeline).following(checkpoint.identity)
+        pipeline = refreshed(control, pipeline)
+        require_withheld(control, pipeline)
+        MaskedNow.of(control, pipeline)  # only to raise before anything is read
+        slot = following_slot(control, pipeline, checkpoint, identity)
+        with ExitStack() as connections:
+            # half the time of a run that finds no window
+            bulk, beside = (
+                cache(lambda: connections.enter_context(bulk_connection(conninfo(source.dsn)))) for _ in range(2)
+            )
+            if slot.confirmed_flush_lsn < checkpoint.window.hi:
+                # a crash of ours between landing and advancing, or a crash of the server that lost the advance
+                check_landed_again(control, bulk(), pipeline, checkpoint, slot)
+                slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
+            clock = source_clock(control) if pipeline.periods else None
+            yield CaptureSession(pipeline, control, bulk, beside, log, identity, checkpoint, slot, clock)
