@@ -22,7 +22,7 @@ from spark_jobs.schema.column_changes import ColumnChanges, DeltaColumn, column_
 from spark_jobs.schema.differing_columns import DifferingColumns, shape_in_lake
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.relation_facts import RelationFacts, landed_facts
-from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, attribute_numbers, relation_of
+from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, sent_columns
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mask import why_masked_otherwise
@@ -148,7 +148,7 @@ class _Description:
         message has, or that were added, without those that are left out of the lake, and with dropped columns that it
         keeps. A message that fits no description is ignored here; changes that need it are refused when they are
         decoded."""
-        versions = [self._sent(message) for message in messages]
+        versions = [sent_columns(message, self._descriptions) for message in messages]
         names = {column.name for column in self.held if column.attnum is None}
         held = {column.attnum for column in self.held if column.attnum is not None}
         held |= {column.attnum for column in self.latest.columns if column.attname in names}
@@ -163,12 +163,6 @@ class _Description:
 
     def version(self, message: bytes, shape: TableShape) -> RelationVersion:
         return RelationVersion.of(message, shape, self._descriptions, self.added, self._gone)
-
-    def _sent(self, message: bytes) -> dict[int, RelationColumn]:
-        """The columns of a Relation message by their numbers, as far as these are known."""
-        relation = relation_of(message)
-        numbers = None if relation is None else attribute_numbers(relation, self._descriptions)
-        return {} if relation is None or numbers is None else dict(zip(numbers, relation.columns, strict=True))
 
     @property
     def _dropped(self) -> list[tuple[DeltaColumn, int]]:

@@ -25,7 +25,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
-from spark_jobs.schema.relation_version import attribute_numbers, relation_of
+from spark_jobs.schema.relation_version import sent_columns
 from spark_jobs.schema.table_shape import TableShape
 
 _TEXT_OID = 25
@@ -126,8 +126,7 @@ class TableUntil:
             known += seen_columns(self.table.log, relid, look.window)
         sent = frozenset(column.attnum for column in facts.columns if not column.attgenerated)
         for message in found.messages.values():
-            relation = relation_of(message.data)
-            sent = frozenset((relation and attribute_numbers(relation, known)) or sent)
+            sent = frozenset(sent_columns(message.data, known) or sent)
         return facts, sent
 
     def _by_look(self) -> tuple[RelationFacts, frozenset[int]]:

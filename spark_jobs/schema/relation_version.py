@@ -78,6 +78,13 @@ def attribute_numbers(relation: Relation, descriptions: Iterable[Sequence[KnownC
     return found.pop() if len(found) == 1 else None
 
 
+def sent_columns(message: bytes, descriptions: Iterable[Sequence[KnownColumn]]) -> dict[int, RelationColumn]:
+    """The columns of a Relation message by their numbers, in order; none if these are not known."""
+    relation = relation_of(message)
+    numbers = None if relation is None else attribute_numbers(relation, descriptions)
+    return {} if relation is None or numbers is None else dict(zip(numbers, relation.columns, strict=True))
+
+
 def relation_of(message: bytes) -> Relation | None:
     """The parsed message; None if it is damaged, or not a Relation message."""
     try:
