@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.fixtures.store_proxy",
     "tests.fixtures.gcs_server",
     "tests.fixtures.azure_server",
+    "tests.fixtures.installed_wheel",
 ]
 
 

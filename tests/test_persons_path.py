@@ -5,71 +5,41 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.fixtures.installed_wheel import ROOT, Shell, installed
 from tests.fixtures.psql import psql_program
 from tests.fixtures.servers import Database
 from tests.shown_commands import masked, shown_in
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 _HIDDEN = ("java", "psql", "pgbench", "postgres-cdc")  # what a machine need not have
 
 
-@dataclass(frozen=True)
-class Person:
-    """A shell in an empty folder, with the installed wheel on the PATH."""
-
-    folder: Path
-    environment: dict[str, str]
-
-    def runs(self, commands: str, exit_code: int = 0) -> str:
-        """What they print on stdout."""
-        ran = subprocess.run(
-            ["/bin/sh", "-c", commands],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
-        assert ran.returncode == exit_code, ran.stdout + ran.stderr
-        return ran.stdout
-
-
 @pytest.fixture(scope="module")
-def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
-    """The environment is built as a user builds it, with the locked versions."""
+def person(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Shell]:
+    """In an empty folder. The environment has the locked versions."""
     folder = tmp_path_factory.mktemp("person")
-    uv = str(Path(sys.executable).with_name("uv"))
-    venv, wheels = folder / "venv", folder / "wheels"
+    ours = installed(folder / "venv", "--constraint", str(ROOT / "requirements.lock"), f"{wheel}[demo]")
     # where we are root, the demo's server is another user, who may not enter pytest's folders
     programs = Path(tempfile.mkdtemp(prefix="postgres-cdc-programs-"))
     programs.chmod(0o755)
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(ROOT)], check=True)
-    (wheel,) = wheels.glob("*.whl")
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], check=True)
-    install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python")]
-    subprocess.run([*install, "--constraint", str(ROOT / "requirements.lock"), f"{wheel}[demo]"], check=True)
     for program in (*Path("/usr/bin").iterdir(), *Path("/bin").iterdir()):
         if program.name not in _HIDDEN and not (programs / program.name).is_symlink():
             (programs / program.name).symlink_to(program)
     unset = ("JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV", "POSTGRES_CDC_CONFIG")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
-    environment |= {"PATH": f"{venv / 'bin'}:{programs}", "COLUMNS": "200"}
-    person = Person(folder, environment)
+    environment |= {"PATH": f"{ours}:{programs}", "COLUMNS": "200"}
+    person = Shell(folder, environment)
     try:
         yield person
     finally:
@@ -78,7 +48,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
         shutil.rmtree(programs)
 
 
-def test_one_row_as_the_readme_shows_it(person: Person, database: Database, tmp_path: Path) -> None:
+def test_one_row_as_the_readme_shows_it(person: Shell, database: Database, tmp_path: Path) -> None:
     """Without Java; slot and publication are of this server and database alone."""
     (configuration,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
     reader = replace(person, folder=tmp_path)
@@ -90,7 +60,7 @@ def test_one_row_as_the_readme_shows_it(person: Person, database: Database, tmp_
         assert masked(reader.runs(f"{before}\n{each.command}")) == masked(each.output), each.command
 
 
-def test_from_the_demo_to_a_configuration_and_back(person: Person, jars_folder: Path) -> None:
+def test_from_the_demo_to_a_configuration_and_back(person: Shell, jars_folder: Path) -> None:
     small = f"--scale 1 --rate 20 --seconds 3 --jars {jars_folder}"
     printed = person.runs(f"postgres-cdc demo --keep {small}")
     assert printed.count(" equal ") == 11

@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from collections import Counter
@@ -22,7 +21,8 @@ import psycopg
 import pytest
 from dotenv import dotenv_values
 
-ROOT = Path(__file__).parents[2]
+from tests.fixtures.installed_wheel import ROOT, Shell, installed
+
 EXAMPLE = ROOT / "examples" / "shop"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
 DRIVER = Path(__file__).with_name("materialise.py")
@@ -41,24 +41,8 @@ def test_its_pins_are_those_that_everything_is_tested_with() -> None:
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(Shell):
     """The example in a folder of its own, installed with the wheel of this repository in an environment of its own."""
-
-    folder: Path
-    environment: dict[str, str]
-
-    def runs(self, command: str, exit_code: int = 0) -> str:
-        ran = subprocess.run(
-            ["/bin/sh", "-c", command],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        assert ran.returncode == exit_code, ran.stdout + ran.stderr
-        return ran.stdout
 
     def materialised(self, days: int) -> dict[str, Any]:
         said = self.runs(f"set -a; . ./.env; python {DRIVER} {days}")
@@ -85,20 +69,15 @@ RUNS_HERE = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def project(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("shop")
-    uv, venv, wheels = str(Path(sys.executable).with_name("uv")), folder / "venv", folder / "wheels"
     ours = shutil.ignore_patterns(".env", ".trial", "target", "logs", "__pycache__")
     copy = shutil.copytree(EXAMPLE, folder / "shop", ignore=ours)
-    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(ROOT)], check=True)
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], check=True)
-    (wheel,) = wheels.glob("*.whl")
-    install = [uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python")]
-    subprocess.run([*install, f"{wheel}[demo]", "--editable", str(copy)], check=True)
+    programs = installed(folder / "venv", f"{wheel}[demo]", "--editable", str(copy))
     unset = ("DAGSTER_HOME", "PYTHONPATH", "VIRTUAL_ENV", "SHOP_DSN", "SHOP_LAKE")
     environment = {name: value for name, value in os.environ.items() if name not in unset}
     # without a JVM that would start: the example needs none
-    environment |= {"PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "JDK_JAVA_OPTIONS": "-XX:+NoSuchOption"}
+    environment |= {"PATH": f"{programs}:{os.environ['PATH']}", "JDK_JAVA_OPTIONS": "-XX:+NoSuchOption"}
     project = Project(copy, environment)
     project.runs("shop-trial start")
     try:
