@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -35,7 +35,7 @@ class ObjectStore:
     account; ``options`` are object_store's for it, ``hadoop`` those of Spark's ``spark.hadoop.`` settings.
     ``connector``: the Maven coordinates of what Spark needs, for a version of Hadoop; ``excludes`` what those would
     bring for nothing. ``takes``: the settings that apply to it. ``log_store``: the class that makes Spark's commits
-    conditional, where Delta's own does not."""
+    conditional, where Delta's own does not. ``spark``: further settings of Spark."""
 
     scheme: str
     arrow: Callable[[StoreSettings, str], fs.FileSystem]
@@ -45,6 +45,7 @@ class ObjectStore:
     excludes: tuple[str, ...] = ()
     takes: frozenset[str] = frozenset()
     log_store: str = ""
+    spark: Mapping[str, str] = field(default_factory=dict)
 
 
 class Filesystems(Recent["fs.FileSystem"]):
@@ -117,7 +118,7 @@ def spark_settings(location: Location) -> dict[str, str]:
         return {}
     hadoop = {f"spark.hadoop.{key}": value for key, value in store.hadoop(location.storage.settings).items()}
     schemes = [scheme for scheme, known in _STORES.items() if known is store and store.log_store]
-    return hadoop | {f"spark.delta.logStore.{scheme}.impl": store.log_store for scheme in schemes}
+    return {**store.spark, **hadoop, **{f"spark.delta.logStore.{scheme}.impl": store.log_store for scheme in schemes}}
 
 
 def _s3(settings: StoreSettings, bucket: str) -> fs.FileSystem:
@@ -149,6 +150,8 @@ def _s3_options(settings: StoreSettings, _: str) -> dict[str, str]:
 def _s3_hadoop(settings: StoreSettings) -> dict[str, str]:
     return {
         "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        # names of new files are never used twice: not to look whether there is such a file or folder saves two requests
+        "fs.s3a.performance.flags": "create",
         **_given(
             **{
                 "fs.s3a.endpoint": settings.endpoint,
@@ -221,6 +224,8 @@ _S3 = ObjectStore(
     excludes=("software.amazon.awssdk:bundle",),
     takes=frozenset({"endpoint", "region", "path_style"}),
     log_store="postgres_cdc.ConditionalLogStore",
+    # a file beside each commit, which readers can do without; to rename it there takes eleven requests
+    spark={"spark.databricks.delta.writeChecksumFile.enabled": "false"},
 )
 _GS = ObjectStore(
     "gs",

@@ -219,8 +219,7 @@ def _commit(
     every = work.pipeline.writes.compact_every
     written = write_net(table, net, provenance, compacts=work.state.version % every == every - 1)
     # if the table may have been compacted, too, its own log says what the newest version is
-    may_be_newer = written.way.writer == "spark" or written.way.compacts
-    since = _state_at_end(work) if may_be_newer else written.provenance.state(work.name, written.version)
+    since = _state_at_end(work) if written.way.compacts else written.provenance.state(work.name, written.version)
     return replace(
         counted,
         outcome="applied",

@@ -81,7 +81,7 @@ def plan_apply(
         lowest = min(lowest, ledger.cut.ordinal)
     ahead = tuple(
         marker
-        for marker in (ledger.log.markers(lowest) if lowest < ledger.last.ordinal else ())
+        for marker in ledger.markers(lowest)
         if upto is None or marker.window.hi <= upto or marker.identity.chapter < chapter
     )
     end = _first_end(ledger, ahead, ended) if pipeline.periods else None

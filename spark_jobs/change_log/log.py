@@ -21,7 +21,7 @@ from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.delta.append import append
-from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
+from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
 from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
@@ -40,7 +40,7 @@ from spark_jobs.storage import Location, Recent
 _STATS_COLUMNS = "window,commit_lsn,ordinal,kind,relid"
 # Delta's commits are only needed until a checkpoint covers them; windows are kept, whatever these properties say
 LOG_CONFIGURATION = {
-    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+    CHECKPOINT_PROPERTY: str(CHECKPOINT_INTERVAL),
     "delta.dataSkippingStatsColumns": _STATS_COLUMNS,
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",

@@ -2,7 +2,8 @@
 
 Without one, whoever opens the table reads every commit. But on an object store it costs over twenty requests, as
 ``deltalake`` reads each commit since the last checkpoint twice. A sync of one changed table makes three commits: to the
-change log, the table and the cuts. If several of them are due for a checkpoint, they get theirs in different syncs.
+change log, the table and the cuts. If several of them are due for a checkpoint, they get theirs in different syncs, and
+none while Spark writes one, for about thirty.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL = 5
 _MOST_COMMITS = 10
-_PROPERTY = "delta.checkpointInterval"
+CHECKPOINT_PROPERTY = "delta.checkpointInterval"
 # the least number of commits of this process, to whatever tables of the lake, between two checkpoints
 _COMMITS_BETWEEN = 4
 
@@ -41,6 +42,15 @@ class Checkpoints:
         """To be called after each commit of this process."""
         with self._lock:
             self._commits_since += 1
+
+    def note_commit_of_spark(self, table: str, version: int) -> None:
+        """Spark writes one with each fifth version, or each tenth. If that is the table's next, those of this process
+        wait for a sync."""
+        if version % CHECKPOINT_INTERVAL == 0:
+            self.last.pop(table, None)  # it is read again
+        if (version + 1) % CHECKPOINT_INTERVAL == 0:
+            with self._lock:
+                self._commits_since = min(self._commits_since, 1)
 
     def is_turn(self, *, at_once: bool) -> bool:
         """Whether the next checkpoint may be written now; it is then taken for written."""
@@ -60,7 +70,8 @@ def write_checkpoint_if_due(path: Location, table: DeltaTable, version: int, *, 
         if checkpoints.last.get(path, version + 1) > version:  # the first look, or another table is there now
             known = last_checkpoint(LogFolder.of(path))
             checkpoints.last[path] = 0 if known is None else min(version, known.version)
-        if version - checkpoints.last[path] < _interval(table) or not checkpoints.is_turn(at_once=at_once):
+        commits, interval = version - checkpoints.last[path], _interval(table)
+        if commits < interval or not checkpoints.is_turn(at_once=at_once or commits >= 2 * interval):
             return
         checkpoints.last[path] = version
         if table.version() < version:
@@ -71,8 +82,8 @@ def write_checkpoint_if_due(path: Location, table: DeltaTable, version: int, *, 
 
 
 def shorten_log(path: Location, commits: int) -> None:
-    """To be called where ``commits`` were made since the last checkpoint. Usually their writers have written one: Spark
-    does so at each tenth version, unless that is somebody else's. Raises LakeError."""
+    """To be called where ``commits`` were made since the last checkpoint. Usually their writers have written one, but
+    Spark does not if its version for that is somebody else's. Raises LakeError."""
     if commits > _MOST_COMMITS:
         write_checkpoint(path)
 
@@ -85,4 +96,4 @@ def write_checkpoint(path: Location) -> None:
 
 
 def _interval(table: DeltaTable) -> int:
-    return int(table.metadata().configuration.get(_PROPERTY, CHECKPOINT_INTERVAL))
+    return int(table.metadata().configuration.get(CHECKPOINT_PROPERTY, CHECKPOINT_INTERVAL))

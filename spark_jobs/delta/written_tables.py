@@ -1,4 +1,4 @@
-"""The tables that this process has written with ``deltalake``, kept open for its next write.
+"""The tables that this process has written, or has had written by Spark, kept open for its next write.
 
 ``deltalake`` opens a table by reading each commit since the last checkpoint twice, and the checkpoint in several parts.
 On an object store these are most of the requests of a small write. A table that is kept open reads only the commits
@@ -37,7 +37,8 @@ class TableToWrite:
 
 @dataclass(frozen=True)
 class _Written:
-    """This process has committed ``version``, with that ``id``. ``table`` is open at it, or at the one before."""
+    """This process, or Spark for it, has committed ``version``, with that ``id``. ``table`` is open at it, or at an
+    earlier one."""
 
     table: DeltaTable
     version: int
@@ -126,3 +127,9 @@ def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:
         write_checkpoint_if_due(path, table, version, at_once=True)
     written = _Written(table, version, id_of(commit), len(table.file_uris()))
     path.storage.memory(WrittenTables).keep(path, written)
+
+
+def keep_written_by_spark(opened: TableToWrite, version: int, commit_id: str) -> None:
+    """Give back a table to which Spark has made the commit ``version`` of that id since it was opened."""
+    written = _Written(opened.table, version, commit_id, len(opened.table.file_uris()))
+    opened.path.storage.memory(WrittenTables).keep(opened.path, written)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_jobs.apply.staging import sweep_staging
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.delta.checkpoints import write_checkpoint
+from spark_jobs.delta.checkpoints import CHECKPOINT_PROPERTY, write_checkpoint
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.removal import remove_empty_folders
 from spark_jobs.delta.table import delta_identifier, table_errors
@@ -45,7 +45,6 @@ from spark_jobs.writers.write_choice import compaction_writer
 
 # when rows were removed the last time: no version from before can be read
 ERASED = "postgres_cdc.erased"
-_INTERVAL = "delta.checkpointInterval"
 # rows are removed from files, not hidden; and the checkpoint is of the commit that we make
 _WHOLE_FILES = {
     "spark.databricks.delta.merge.deletionVectors.persistent": "false",
@@ -155,13 +154,13 @@ def _erased_by_spark(run: Run, name: QualifiedName, keys: RowKeys, path: Locatio
             rows = own.sql(merge).collect()[0]["num_deleted_rows"]
             if any(file.get("deletionVector") for file in _read(path).files.values()):
                 own.sql(f"REORG TABLE {table} APPLY (PURGE)")
-            interval = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]["properties"].get(_INTERVAL)
+            interval = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]["properties"].get(CHECKPOINT_PROPERTY)
             listed = _read(path)
-            own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_INTERVAL}' = '1', '{ERASED}' = '{_now()}')")
+            own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{CHECKPOINT_PROPERTY}' = '1', '{ERASED}' = '{_now()}')")
         version = commit_without_rows(spark, path, provenance)
         with isolated_session(spark, {}) as own:  # 1 is what a call that was killed has left
-            as_before = f"SET TBLPROPERTIES ('{_INTERVAL}' = '{interval}')"
-            as_default = f"UNSET TBLPROPERTIES IF EXISTS ('{_INTERVAL}')"
+            as_before = f"SET TBLPROPERTIES ('{CHECKPOINT_PROPERTY}' = '{interval}')"
+            as_default = f"UNSET TBLPROPERTIES IF EXISTS ('{CHECKPOINT_PROPERTY}')"
             own.sql(f"ALTER TABLE {table} {as_before if interval not in (None, '1') else as_default}")
     return _Erased(rows, listed, version)
 

@@ -21,7 +21,7 @@ from deltalake import write_deltalake
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import after_commit
-from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
+from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
 from spark_jobs.delta.commit import KnownCommit, Transaction
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
@@ -76,7 +76,7 @@ _APP_ID = "pgcdc:cuts"
 _MOVE_AWAY = "they may be moved away: the next sync writes new ones"
 # short retention: no older version of this table is ever read
 _TABLE_CONFIGURATION = {
-    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+    CHECKPOINT_PROPERTY: str(CHECKPOINT_INTERVAL),
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }

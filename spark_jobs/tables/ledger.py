@@ -79,6 +79,11 @@ class Ledger:
     def identity(self) -> SlotIdentity:
         return self.last.identity
 
+    def markers(self, after_ordinal: int) -> tuple[WindowMarker, ...]:
+        """Those of the windows after this ordinal, in order; the log is read for all but the newest."""
+        missing = self.last.ordinal - after_ordinal
+        return self.log.markers(after_ordinal) if missing > 1 else (self.last,) * missing
+
     def reading(self, names: Sequence[QualifiedName], *, exactly: bool = False) -> Ledger:
         """With how far these tables are at least; ``MESSAGES_NAME`` may be one of them. A table may be further than the
         latest cut says; ``exactly``: all are opened to find out."""

@@ -19,10 +19,11 @@ from deltalake import CommitProperties
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.checkpoints import Checkpoints
 from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, LogFolder, Transaction
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.table import table_errors
-from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint, remove_checksum_of_another
+from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint, note_version, remove_checksum_of_another
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
@@ -243,6 +244,8 @@ def _check_commit(path: Location, newest: int, provenance: Provenance) -> None:
             if any(txn.app_id == provenance.txn_app_id for txn in commit.transactions):
                 if commit.id == provenance.id:
                     remove_checksum_of_another(path, commit)
+                    note_version(path, newest)
+                    path.storage.memory(Checkpoints).note_commit_of_spark(path, newest)
                     return
                 break
     note_lost_commit(path, provenance.commits, newest)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.table_shape import LakeColumn
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 # Delta's default has no limit, but a session may set another default for new tables. If a table forgot our transaction
 # identifier, it would accept the same commit twice
 TRANSACTIONS_STAY = {"delta.setTransactionRetentionDuration": "interval 36500 days"}
+# for tables that have none of their own: Spark's would be 10, and it reads each commit since twice where it writes one
+SHORT_LOG = {CHECKPOINT_PROPERTY: str(CHECKPOINT_INTERVAL)}
+OF_NEW_TABLES = TRANSACTIONS_STAY | SHORT_LOG
 
 _NOT_IN_PARQUET = frozenset(" ,;{}()\n\t=")
 
@@ -61,7 +65,7 @@ def features_of(columns: Iterable[tuple[str, str]]) -> tuple[Feature, ...]:
 
 def new_properties(features: Sequence[Feature]) -> dict[str, str]:
     """The properties with which Spark creates a table that has these features."""
-    return TRANSACTIONS_STAY | {feature.key: feature.value for feature in features}
+    return OF_NEW_TABLES | {feature.key: feature.value for feature in features}
 
 
 def add_features(spark: SparkSession, path: Location, features: Sequence[Feature]) -> None:

@@ -36,7 +36,7 @@ from spark_jobs.writers.plain_table import (
     small_files,
 )
 from spark_jobs.writers.simpler_table import TableSimplified
-from spark_jobs.writers.table_features import TRANSACTIONS_STAY
+from spark_jobs.writers.table_features import SHORT_LOG, TRANSACTIONS_STAY
 from spark_jobs.writers.write_choice import compaction_writer
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvid
     table needs it. Raises CdcError, and Spark's own exceptions."""
     path, cuts = pipeline.lake.table(name), pipeline.retention.cuts
     history = History.for_cuts(cuts)
-    properties = history.properties | TRANSACTIONS_STAY
     before = found = plain_table(path)
     small = small_files(found) if found is not None else ()
     if found is not None and small and not _is_compacted_here(pipeline, name, found, small):
@@ -81,8 +80,8 @@ def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvid
             own.sql(f"OPTIMIZE {delta_identifier(path)}")
         small, found = (), plain_table(path)
     if before is None or found is None:
-        return TableKept(_keep_with_spark(spark(), path, cuts, properties))
-    kept = (compacted(found, small) if small else found).with_properties(properties)
+        return TableKept(_keep_with_spark(spark(), path, cuts, history))
+    kept = (compacted(found, small) if small else found).with_properties(_wanted(found.configuration, history))
     shorten_log(path, kept.version - kept.checkpoint)
     kept.remove_expired(history)
     return TableKept(TableFiles(len(before.files), len(kept.files)), (found.version, kept.version))
@@ -94,7 +93,7 @@ def _is_compacted_here(pipeline: Pipeline, name: QualifiedName, table: ListedTab
     return writer == "deltalake" and has_known_columns(table)
 
 
-def _keep_with_spark(spark: SparkSession, path: Location, cuts: timedelta, properties: Mapping[str, str]) -> TableFiles:
+def _keep_with_spark(spark: SparkSession, path: Location, cuts: timedelta, history: History) -> TableFiles:
     """Purge if that is due, then OPTIMIZE and VACUUM. Raises Spark's own exceptions."""
     table, now = delta_identifier(path), datetime.now(UTC)
     with isolated_session(spark, _NOT_COMPACTED) as own:
@@ -104,11 +103,17 @@ def _keep_with_spark(spark: SparkSession, path: Location, cuts: timedelta, prope
         if is_due:
             own.sql(f"REORG TABLE {table} APPLY (PURGE)")
         since = now.isoformat(timespec="seconds") if is_due or purged is None else purged
-        _set_properties(own, table, before["properties"], {**properties, _PURGED: since})
+        _set_properties(own, table, before["properties"], {**_wanted(before["properties"], history), _PURGED: since})
         own.sql(f"OPTIMIZE {table}")
         own.sql(f"VACUUM {table}")
         after = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
     return TableFiles(before["numFiles"], after["numFiles"], is_due)
+
+
+def _wanted(there: Mapping[str, str], history: History) -> dict[str, str]:
+    """The properties of a table that has those which are ``there``."""
+    of_owner = {name: there.get(name, value) for name, value in SHORT_LOG.items()}
+    return of_owner | history.properties | TRANSACTIONS_STAY
 
 
 def _set_properties(spark: SparkSession, table: str, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from spark_jobs.configuration import Pipeline
+from spark_jobs.delta.written_tables import keep_written_by_spark
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
@@ -86,6 +87,8 @@ def _write(table: WrittenTable, net: NetSource, provenance: Provenance, *, compa
         layout = table.pipeline.table(table.name).options.layout
         written = _written(SparkWriter(table.spark(), table.path, layout), net, way, provenance)
     assert written is not None, "Spark writes everything"
+    if table.opened is not None and not way.compacts:
+        keep_written_by_spark(table.opened.opened, written.version, provenance.id)
     return written
 
 

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.delta.append import after_commit
-from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
+from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, Checkpoints
 from spark_jobs.delta.commit import LogFolder, Transaction
 from spark_jobs.delta.transaction_log import last_checkpoint
 from spark_jobs.delta.written_tables import commit_properties, keep_written, open_to_write
@@ -81,6 +81,30 @@ def test_one_sync_writes_one_checkpoint(lake: Location) -> None:
         syncs[number] = sum(len(checkpoints_of(path)) for path in paths) - before
     assert max(syncs.values()) == 1
     assert syncs.total() >= 3 * (60 // CHECKPOINT_INTERVAL - 1)
+
+
+@pytest.mark.parametrize("ahead", range(CHECKPOINT_INTERVAL))
+def test_none_is_written_where_spark_writes_one(lake: Location, ahead: int) -> None:
+    """Between the commits to two tables, Spark makes one to a third, which has so many more."""
+    paths = [table_at(lake / name) for name in "ab"]
+    beside, before = lake.storage.memory(Checkpoints), 0
+    for number in range(1, 40):
+        write(paths[0], number)
+        beside.note_commit_of_spark("of spark", number + ahead)
+        write(paths[1], number)
+        written = sum(len(checkpoints_of(path)) for path in paths)
+        assert written - before <= (0 if (number + ahead) % CHECKPOINT_INTERVAL == 0 else 1)
+        before = written
+    assert before >= 2 * (40 // CHECKPOINT_INTERVAL - 2)
+
+
+def test_many_tables_of_spark_put_none_off_for_long(lake: Location) -> None:
+    path = table_at(lake / "a")
+    for number in range(1, 60):
+        for version in range(CHECKPOINT_INTERVAL):
+            path.storage.memory(Checkpoints).note_commit_of_spark(f"of spark {version}", version)
+        write(path, number)
+        assert number - newest_checkpoint(path) <= 2 * CHECKPOINT_INTERVAL
 
 
 def test_the_interval_of_the_table_counts(lake: Location) -> None:

@@ -74,6 +74,8 @@ def test_what_spark_and_object_store_are_told() -> None:
     location = Location("s3://bucket/shop", Storage(settings))
     assert spark_settings(location) == {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+        "spark.hadoop.fs.s3a.performance.flags": "create",
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.hadoop.fs.s3a.endpoint": "http://minio:9000",
         "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",

@@ -130,15 +130,18 @@ def sync_once(pipeline: Pipeline, spark: SparkSession) -> list[str]:
     return list(map(str, sync(pipeline, lambda: spark).errors))
 
 
-def count_requests(pipeline: Pipeline, spark: SparkSession, metrics: str) -> list[int]:
-    """What each of ten syncs of one changed table costs; both logs get a checkpoint in this time."""
-    server, costs = S3Server(pipeline.lake.storage.settings.endpoint or "", metrics), []
-    for _ in range(10):
-        _execute(pipeline, "UPDATE \"my table\" SET v = v || '?'")
+def count_requests(pipeline: Pipeline, spark: SparkSession, metrics: str, syncs: str) -> list[list[int]]:
+    """What each of so many syncs of one changed table costs, for two tables: ``deltalake`` opens the second."""
+    server = S3Server(pipeline.lake.storage.settings.endpoint or "", metrics)
+
+    def cost(change: str) -> int:
+        _execute(pipeline, change)
         before = server.requests()
         assert sync_once(pipeline, spark) == []
-        costs.append(server.requests() - before)
-    return costs
+        return server.requests() - before
+
+    changes = "UPDATE \"my table\" SET v = v || '?'", "UPDATE plain SET n = n + 1"
+    return [[cost(change) for _ in range(int(syncs))] for change in changes]
 
 
 def append(pipeline: Pipeline, spark: SparkSession, first: str, count: str) -> int:

@@ -84,6 +84,10 @@ def neglect(followed: Followed, table: QualifiedName) -> None:
         Path(path, "_delta_log", f"{version:020}.json").unlink(missing_ok=True)
 
 
+def checkpoint_interval(followed: Followed, table: QualifiedName) -> str | None:
+    return DeltaTable(followed.pipeline.lake.table(table)).metadata().configuration.get("delta.checkpointInterval")
+
+
 def test_maintained_and_neglected_tables_go_on(followed: Followed) -> None:
     log = ChangeLog(followed.pipeline.lake.change_log)
     synced(followed)
@@ -93,7 +97,10 @@ def test_maintained_and_neglected_tables_go_on(followed: Followed) -> None:
     cut, rows = latest_cut(followed.pipeline.lake), followed.lake_rows(BUSY)[0]
     assert cut is not None
 
+    path = delta_identifier(followed.pipeline.lake.table(BUSY))
+    followed.spark.sql(f"ALTER TABLE {path} UNSET TBLPROPERTIES ('delta.checkpointInterval')")  # as older tables are
     report = maintained(followed)
+    assert checkpoint_interval(followed, BUSY) == "5"
     assert report.change_log is not None
     assert report.cuts is not None
     assert report.messages is not None
@@ -120,6 +127,7 @@ def test_maintained_and_neglected_tables_go_on(followed: Followed) -> None:
     report = maintained(followed, retention=_NOTHING_OLD)
     assert report.first_window == behind.ordinal
     assert report.held_by
+    assert checkpoint_interval(followed, IDLE) == "1", "its owner's"
     synced(followed)
     followed.assert_equal()
 

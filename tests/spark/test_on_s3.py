@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -48,23 +47,24 @@ def _assert_followed(followed: dict[str, Any], engine: MergeEngine, tables: int 
     assert followed["engines"] == (["deltalake", "spark"] if engine == "auto" else ["spark"])
 
 
-@pytest.mark.parametrize("tables", [TABLES[:2], at_night(TABLES)], ids=["two", "all"])
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("tables", "syncs"), [(TABLES[:3], 6), at_night(TABLES, 12)], ids=["three", "all"])
 def test_a_lake_is_followed_and_verified(
-    database: Database, s3_server: S3Server, tmp_path: Path, tables: list[str | dict[str, str]]
+    database: Database, s3_server: S3Server, tmp_path: Path, tables: list[str | dict[str, str]], syncs: int
 ) -> None:
-    """A table whose rows have a key, and whose name a URI escapes, and one that is truncated."""
+    """A table whose rows have a key, and whose name a URI escapes, one that is truncated, and a plain one. Each log
+    gets a checkpoint after five commits."""
     _make_tables(database)
     command = on_s3(tmp_path, database, s3_server, tables)
     [followed, written, costs] = answer(
-        started(command, "follow", "write_one_version_twice", f"count_requests {s3_server.metrics}")
+        started(command, "follow", "write_one_version_twice", f"count_requests {s3_server.metrics} {syncs}")
     )
     _assert_followed(followed, "spark", len(tables))
     assert written == ["written", "written", "FileAlreadyExistsException", "written"], (
         "the second is the first one, again"
     )
     sys.stdout.write(f"syncs of one changed table by Spark: {costs} requests\n")
-    assert fmean(costs) <= 110
-    assert max(costs) <= 150, "where a log gets a checkpoint"
+    assert max(map(max, costs)) <= 110
 
 
 FAULTS: dict[str, Callable[[], Rule]] = {
