@@ -75,10 +75,10 @@ class CountedTable:
 @dataclass(frozen=True)
 class Expiry:
     """Rows appended longer ago than ``age`` expire. Rows from the number ``needed`` on are kept, and so are rows that
-    meet ``keep``."""
+    meet ``keep``. ``needed`` is None for rows that have no numbers."""
 
     age: timedelta
-    needed: int
+    needed: int | None = None
     keep: pc.Expression | None = None
 
 
@@ -92,15 +92,15 @@ def keep_small(table: CountedTable, properties: Mapping[str, str], expiry: Expir
     with table_errors(f"{path} cannot be maintained", hint=WRITABLE):
         listed = _listed(path).with_properties(properties)
         before = table.files.added(listed.files.values())
-        expired = _first_younger(before, table.files.column, expiry.age) if expiry else None
-        if expiry and expired is not None:
-            listed = _drop_before(table, listed, min(expired, expiry.needed), expiry.keep)
+        expired, dropped = _expired(table, before, expiry) if expiry else ([], [])
+        if expiry and dropped:
+            left = iter(()) if expiry.keep is None else _rows(table, dropped, expiry.keep)
+            listed = _replace(table, listed, dropped, left, is_loss=True)
         listed = _put_together(table, listed)
         shorten_log(path, listed.version - listed.checkpoint)
         deleted = listed.remove_expired(history)
         after = table.files.added(listed.files.values())
-    overdue = expired is not None and expiry is not None and expiry.needed < expired
-    return Upkeep(len(before), len(after), sum(file.size for file in after), deleted, overdue)
+    return Upkeep(len(before), len(after), sum(file.size for file in after), deleted, len(dropped) < len(expired))
 
 
 @dataclass(frozen=True)
@@ -173,22 +173,18 @@ def compact_in_passing(table: CountedTable, number: int) -> None:
         _log.warning("%s", error)
 
 
-def _first_younger(files: Sequence[DataFile], column: str, age: timedelta) -> int | None:
-    """The first number after the oldest files, those whose rows were all appended longer ago than ``age``; None if
-    there are none. ``files`` are in the order of their numbers.
-    """
-    until = time_now() - age.total_seconds() * _MILLISECONDS
-    old = takewhile(lambda file: file.modified < until and file.greatest.get(column) is not None, files)
-    return max((file.greatest[column] + 1 for file in old), default=None)
-
-
-def _drop_before(table: CountedTable, listed: ListedTable, number: int, keep: pc.Expression | None) -> ListedTable:
-    """Drop files all of whose rows have numbers below ``number``, except for the rows in them that meet ``keep``."""
-    files = table.files.added(listed.files.values())
-    dropped = [file for file in files if _is_before(file, table.files.column, number)]
-    if not dropped:
-        return listed
-    return _replace(table, listed, dropped, iter(()) if keep is None else _rows(table, dropped, keep), is_loss=True)
+def _expired(
+    table: CountedTable, files: Sequence[DataFile], expiry: Expiry
+) -> tuple[Sequence[DataFile], Sequence[DataFile]]:
+    """The oldest of the files, those whose rows were all appended longer ago than ``age``; and which of them are not
+    needed."""
+    until = time_now() - expiry.age.total_seconds() * _MILLISECONDS
+    if (needed := expiry.needed) is None:
+        old = [file for file in files if file.modified < until]
+        return old, old
+    last = table.files.column
+    old = [*takewhile(lambda file: file.modified < until and file.greatest.get(last) is not None, files)]
+    return old, [file for file in old if file.greatest[last] < needed]
 
 
 def _put_together(
@@ -249,11 +245,6 @@ def _ordered(table: CountedTable, files: Sequence[DataFile]) -> Iterator[pa.Reco
 def _rows(table: CountedTable, files: Sequence[DataFile], condition: pc.Expression | None) -> Iterator[pa.RecordBatch]:
     for file in files:  # one by one, as a small file is then read by one request
         yield from table.files.dataset([file]).to_batches(filter=condition, batch_readahead=1)
-
-
-def _is_before(file: DataFile, column: str, number: int) -> bool:
-    last = file.greatest.get(column)
-    return last is not None and last < number
 
 
 def _period(table: CountedTable, file: DataFile) -> int:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -23,13 +23,15 @@ from pyarrow import fs
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import commit_files
-from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL
+from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
 from spark_jobs.delta.commit import Transaction, time_now
 from spark_jobs.delta.commit_errors import commit_errors
+from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import WRITABLE, create_local_folder, table_filesystem
+from spark_jobs.delta.history import FOR_READERS, History
 from spark_jobs.delta.table import open_table, table_errors
-from spark_jobs.delta.upkeep import Upkeep
+from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, keep_small
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.folder_template import UNREPRESENTABLE_FOLDER
@@ -57,8 +59,8 @@ UNREPRESENTABLE_SCHEMA = pa.schema(
 UNREPRESENTABLE_LAYOUT = Layout(
     UNREPRESENTABLE_SCHEMA, statistics=("table", "lsn", "recorded_at"), unique=(), file_bytes=1 << 40
 )
-_FOR_READERS_HOURS = 24 * 7  # also for a file that a killed process has not added yet
-_CONFIGURATION = {"delta.checkpointInterval": str(CHECKPOINT_INTERVAL)}
+_HISTORY = History(timedelta(days=7), FOR_READERS.log)  # also for a file that a killed process has not added yet
+_CONFIGURATION = {CHECKPOINT_PROPERTY: str(CHECKPOINT_INTERVAL)}
 
 
 @dataclass(frozen=True)
@@ -162,24 +164,19 @@ def _add(records: RecordsOf, file: RecordsFile) -> None:
     keep_written(opened, commit)
 
 
-def keep_records_small(lake: Lake, age: timedelta) -> Upkeep | None:
-    """Delete records older than ``age``, put small files together, and remove from the storage what readers no longer
-    need. None if there is no table. Raises LakeError; OvertakenError if another process does the same."""
+def records_table(lake: Lake) -> CountedTable | None:
+    """None if there is none. Its rows have no common number. Raises LakeError."""
     path = lake.unrepresentable
-    table = open_table(path, str(path))
-    if table is None:
+    if open_table(path, str(path)) is None:
         return None
-    before = len(table.file_uris())
-    # compared as what it is stored as: DataFusion compares no microseconds with nanoseconds
-    until = f"arrow_cast('{datetime.now(UTC) - age:%Y-%m-%dT%H:%M:%SZ}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
-    with commit_errors(path):
-        table.delete(f"recorded_at < {until}")
-        table.optimize.compact()
-        deleted = table.vacuum(_FOR_READERS_HOURS, dry_run=False, enforce_retention_duration=False)
-        table.create_checkpoint()
-        table.cleanup_metadata()
-        added = pa.table(table.get_add_actions(flatten=True))
-    return Upkeep(before, added.num_rows, sum(added.column("size_bytes").to_pylist()), len(deleted))
+    return CountedTable(CountedFiles(path, "commit", UNREPRESENTABLE_SCHEMA), UNREPRESENTABLE_LAYOUT)
+
+
+def keep_records_small(lake: Lake, age: timedelta) -> Upkeep | None:
+    """See ``keep_small``. None if there is no table. Raises LakeError; OvertakenError if another process does the
+    same."""
+    table = records_table(lake)
+    return None if table is None else keep_small(table, _CONFIGURATION, Expiry(age), _HISTORY)
 
 
 def _created(lake: Lake) -> TableToWrite:
