@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.qualified_name import QualifiedName
 from tests.fault_campaign.checks import check
 from tests.fault_campaign.client import DIFFERENCE
 from tests.fault_campaign.complaints import foreign_tracebacks, told, unclear
@@ -18,13 +17,11 @@ from tests.fault_campaign.figures import Figures
 from tests.fault_campaign.load import resolve_all
 from tests.fault_campaign.order import Order, Verb
 from tests.fault_campaign.plan import Kind, Plan, Session, plans
-from tests.fault_campaign.statements import TABLES
 from tests.fault_campaign.world import World, world
 from tests.spark.commit_chain import commits_after_death, our_commits
 
 _COMPARED_EVERY = 50
 _COMPARISON_SECONDS = 600
-_NAMES = tuple(map(QualifiedName.parse, TABLES))
 # a killed driver's JVM may go on; all else that strikes a run ends, or lets it come to its end
 _LEAVE_ORPHANS = ("driver killed",)
 
@@ -57,7 +54,7 @@ def run_campaign(folder: Path, jars: Path, runs: int, seed: int, only: tuple[Kin
 def _compare(place: World, figures: Figures, run: str) -> None:
     """A clean sync must bring the lake to the source."""
     resolve_all(place.database)
-    said = _done(place, "local", Order("compare", run, place.pipeline, place.database, _NAMES), figures)
+    said = _done(place, "local", Order("compare", run, place.pipeline, place.database, place.names), figures)
     figures.differ(*(f"{run}: {line.removeprefix(DIFFERENCE)}" for line in said if line.startswith(DIFFERENCE)))
     figures.comparisons += 1
 
@@ -98,7 +95,7 @@ def _done(place: World, session: Session, order: Order, figures: Figures) -> lis
 
 def _count(place: World, figures: Figures, deaths: dict[str, float]) -> None:
     figures.windows = len(ChangeLog(place.pipeline.lake.change_log).markers())
-    for name in _NAMES:
+    for name in place.names:
         commits = our_commits(place.pipeline.lake.table(name))
         figures.commits += len(commits)
         figures.orphans_commits += commits_after_death(commits, deaths)

@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 import psutil
 import psycopg
 
-from spark_jobs.configuration import Lake, MergeEngine, Pipeline, WindowLimits
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.configuration import Lake, MergeEngine, Pipeline, SnapshotOptions, WindowLimits
 from tests.fault_campaign.faults import strike
 from tests.fault_campaign.load import Performed, perform, resolve_all, transactions
 from tests.fault_campaign.order import Order
 from tests.fault_campaign.plan import Plan, Session
 from tests.fault_campaign.signs import Files, Lookout, Stage
-from tests.fault_campaign.statements import TABLES
 from tests.fault_campaign.world import World
 from tests.fixtures.standby_process import StandbyProcess
 
@@ -31,6 +29,8 @@ _SIGN_SECONDS = 30
 _PATIENCE_SECONDS, _LONGEST_RUN = 2, 600
 # so many that a fault finds one in work, whatever a run before has left
 _WINDOWS_OF_A_RUN, _SMALLEST_WINDOW = 6, 24 << 10
+# no table fits into one
+_SMALL_CHUNK = 16 << 10
 _ENDS_ITS_CLIENT = ("driver killed", "JVM killed")
 # their fault strikes a JVM
 _NEED_SPARK = ("driver killed", "JVM killed", "executor killed")
@@ -82,7 +82,13 @@ def pipeline_of_run(world: World, plan: Plan, rng: random.Random) -> Pipeline:
         two_phase=rng.random() < 0.5 and plan.kind != "spool full",
         binary=rng.random() < 0.5,
     )
-    changed = replace(world.pipeline, source=source, windows=_windows(world), merge_engine=_engine(plan, rng))
+    changed = replace(
+        world.pipeline,
+        source=source,
+        windows=_windows(world),
+        merge_engine=_engine(plan, rng),
+        snapshot=SnapshotOptions(chunk_bytes=rng.choice((_SMALL_CHUNK, SnapshotOptions.chunk_bytes))),
+    )
     if plan.verb != "prepare":
         return changed
     name = f"prepared_{plan.number}"
@@ -116,7 +122,7 @@ def _windows(world: World) -> WindowLimits:
 
 def _order(world: World, plan: Plan, pipeline: Pipeline) -> str:
     rng = random.Random(f"{plan.seed}-names")  # noqa: S311
-    names = tuple(map(QualifiedName.parse, rng.sample(TABLES, 2)))
+    names = tuple(rng.sample(world.names, 2))
     return str(Order(plan.verb, plan.run, pipeline, world.database, names).written(world.folder))
 
 

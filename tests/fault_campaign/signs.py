@@ -22,6 +22,8 @@ Stage = Literal[
     "cut",
     "snapshot",
 ]
+# beside them lie the records of chunks that are read
+_STAGED = "_staging/*/*/[0-9]*/*"
 _OURS = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'postgres-cdc' AND datname = current_database()"
 
 
@@ -39,7 +41,7 @@ class Files:
         place = Path(lake.path)
         return cls(
             windows=_count(place, "change_log/_delta_log/*.json"),
-            staged=_count(place, "_staging/*/*/*/*"),
+            staged=_count(place, _STAGED),
             data=_count(place, "tables/**/*.parquet"),
             commits=_count(place, "tables/*/*/_delta_log/*.json"),
         )
@@ -76,7 +78,7 @@ _SIGNS: Mapping[Stage, Callable[[Lookout], bool]] = {
     "reading": lambda look: look.has_session("query LIKE 'COPY%'"),
     "spooling": lambda look: look.spools(),
     "landed": lambda look: look.has_more("change_log/_delta_log/*.json", look.before.windows),
-    "staging": lambda look: look.has_more("_staging/*/*/*/*", look.before.staged),
+    "staging": lambda look: look.has_more(_STAGED, look.before.staged),
     "writing": lambda look: look.has_more("tables/**/*.parquet", look.before.data),
     "between tables": lambda look: look.has_more("tables/*/*/_delta_log/*.json", look.before.commits),
     "cut": lambda look: any_held(look.ask, look.cuts),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
+from spark_jobs.table_mode import Mode
+
 # changed: merged, keys move, documents are not sent again; emptied: overwritten after a TRUNCATE; altered: DDL;
 # event: no key; parts: partitioned; bulk: ranges that are staged, transactions that are spooled.
 # told: not followed; which messages were committed
@@ -28,7 +30,15 @@ SCHEMA = (
     "INSERT INTO event SELECT g % 20, 'n' || g % 3 FROM generate_series(1, 100) g",
     "INSERT INTO parts SELECT g % 8, g, 'first' FROM generate_series(1, 200) g",
 )
-TABLES = ("public.changed", "public.emptied", "public.altered", "public.event", "public.parts", "public.bulk")
+# each in these modes
+TABLES: Mapping[str, tuple[Mode, ...]] = {
+    "public.changed": ("mirror", "history"),
+    "public.emptied": ("mirror",),
+    "public.altered": ("mirror", "soft_delete"),
+    "public.event": ("mirror",),
+    "public.parts": ("mirror",),
+    "public.bulk": ("mirror",),
+}
 FIRST_ROWS = 200
 
 # a statement and its weight; ``new`` is an id that nobody has, ``old`` one of the first rows

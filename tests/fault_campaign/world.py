@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.postgres.locks import cuts_lock
+from spark_jobs.qualified_name import QualifiedName
+from tests.apply.several_modes import in_modes
 from tests.fault_campaign.clients import Clients
 from tests.fault_campaign.statements import SCHEMA, TABLES
 from tests.fixtures.advisory_locks import LockKey, lock_keys
@@ -35,6 +37,11 @@ class World:
     cuts: frozenset[LockKey]
     folder: Path
 
+    @property
+    def names(self) -> tuple[QualifiedName, ...]:
+        """Of the lake's tables."""
+        return tuple(table.name for table in self.pipeline.tables or ())
+
 
 @contextmanager
 def world(folder: Path, jars: Path) -> Iterator[World]:
@@ -46,7 +53,9 @@ def world(folder: Path, jars: Path) -> Iterator[World]:
         database.execute(*SCHEMA)
         lake_disk = stack.enter_context(small_disk(folder / "lake_disk", _LAKE_MEGABYTES))
         spool_disk = stack.enter_context(small_disk(folder / "spool_disk", _SPOOL_MEGABYTES))
-        pipeline = pipeline_of(database, lake_disk.folder / "lake", *TABLES, engine="spark", messages=True)
+        pipeline = pipeline_of(database, lake_disk.folder / "lake", engine="spark", messages=True)
+        tables = (table for name, modes in TABLES.items() for table in in_modes(QualifiedName.parse(name), *modes))
+        pipeline = replace(pipeline, tables=tuple(tables))
         cuts = lock_keys(pipeline.source.dsn, [lambda connection: cuts_lock(connection, pipeline.source.slot)])
         # last: its processes are gone before the disks and the server are
         clients = Clients(folder, spool_disk.folder, jars, stack.enter_context(ExitStack()))

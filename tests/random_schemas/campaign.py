@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +15,15 @@ from psycopg import sql
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import capture
-from spark_jobs.configuration import Pipeline, WindowLimits
+from spark_jobs.configuration import Pipeline, SnapshotOptions, WindowLimits
 from spark_jobs.errors import CdcError, NeedsSnapshotError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
+from spark_jobs.table_mode import Mode
 from spark_jobs.verify.row_compare import compare
+from spark_jobs.verify.verify import verify
+from tests.apply.several_modes import in_modes
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 from tests.random_schemas.options import Options, random_options
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 ROUNDS_OF_A_WORLD = 6
 _CAPTURES_BETWEEN = 0.15
+_HAS_NO_KEY = "keeps rows by their key"
 
 
 @dataclass
@@ -69,12 +73,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class _World:
-    """One database with its tables, and the lake that follows it. ``chance`` decides all that happens in it."""
+    """One database with its tables, and the lake that follows it. ``further``: what the lake has of the tables in
+    another mode. ``chance`` decides all that happens in it."""
 
     spark: SparkSession
     database: Database
     pipeline: Pipeline
     names: tuple[QualifiedName, ...]
+    further: tuple[QualifiedName, ...]
     chance: random.Random
     history: History
 
@@ -97,7 +103,9 @@ class _World:
         self.history.statements.append("-- synced")
         errors = self._synced(figures)
         compared = compare(self.spark, self.pipeline, self.names)
-        return errors + [f"{table}" for table in compared if not table.equal]
+        verified = verify(self.pipeline, lambda: self.spark, self.further).tables if self.further else ()
+        problems = _unforeseen(table.problem for table in verified)
+        return errors + problems + [f"{table}" for table in compared if not table.equal]
 
     def _synced(self, figures: Figures) -> list[str]:
         """What the sync complains of, less tables that wait for their next snapshot: those are read again by hand."""
@@ -105,13 +113,18 @@ class _World:
         figures.windows += len(report.windows)
         figures.snapshots += len(report.snapshots)
         waiting = [table.name for table in report.tables if isinstance(table.error, NeedsSnapshotError)]
-        errors = [str(error) for error in report.errors if not isinstance(error, NeedsSnapshotError)]
+        errors = _unforeseen(error for error in report.errors if not isinstance(error, NeedsSnapshotError))
         if waiting:
             taken = snapshot(Run(self.pipeline, lambda: self.spark), tuple(dict.fromkeys(waiting)))
             figures.snapshots += len(taken)
             figures.by_hand += len(taken)
-            errors += [str(error) for error in sync(self.pipeline, lambda: self.spark).errors]
+            errors += _unforeseen(sync(self.pipeline, lambda: self.spark).errors)
         return errors
+
+
+def _unforeseen(errors: Iterable[CdcError | None]) -> list[str]:
+    """A table whose key was dropped cannot be in every mode."""
+    return [str(error) for error in errors if error is not None and _HAS_NO_KEY not in str(error)]
 
 
 def run_campaign(
@@ -137,14 +150,18 @@ def _made(spark: SparkSession, database: Database, folder: Path, chance: random.
     names = [f"t{number}" for number in range(chance.randint(1, 3))]
     statements = [*TYPES, *(statement for name in names for statement in created(chance, name))]
     database.execute(*statements)
-    made = pipeline_of(database, folder / "lake", *(f"public.{name}" for name in names), dsn=options.dsn(database))
+    made = pipeline_of(database, folder / "lake", dsn=options.dsn(database))
     limits = WindowLimits(max_bytes=chance.choice((1 << 10, 16 << 10, 1 << 28)), max_per_run=10_000)
     source = replace(made.source, **options.of_source)
-    pipeline = replace(made, source=source, windows=limits, merge_engine=options.engine)
     qualified = tuple(QualifiedName("public", name) for name in names)
+    modes: tuple[Mode, ...] = ("mirror",) if options.further is None else ("mirror", options.further)
+    tables = tuple(table for name in qualified for table in in_modes(name, *modes))
+    chunks = SnapshotOptions(chunk_bytes=options.chunk)
+    pipeline = replace(made, source=source, windows=limits, merge_engine=options.engine, tables=tables, snapshot=chunks)
     history = History([f"-- server {database.server.version}, {options}, {limits}", *statements])
-    assert sync(pipeline, lambda: spark).errors == ()
-    return _World(spark, database, pipeline, qualified, chance, history)
+    assert _unforeseen(sync(pipeline, lambda: spark).errors) == []
+    further = tuple(table.name for table in tables if table.shows is not None)
+    return _World(spark, database, pipeline, qualified, further, chance, history)
 
 
 def _live(world: _World, figures: Figures, number: int) -> None:

@@ -7,14 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from spark_jobs.configuration import MergeEngine
+from spark_jobs.configuration import MergeEngine, SnapshotOptions
+from spark_jobs.table_mode import Mode
 from tests.fixtures.servers import Database
+
+# no table fits into one
+_SMALL_CHUNK = 8 << 10
 
 
 @dataclass(frozen=True)
 class Options:
     """``work_mem``: of the decoder; a small one makes large transactions streamed or spilled. ``engine``: who writes
-    what is small."""
+    what is small. ``chunk``: how many bytes of a table are read at once. ``further``: the mode that each table is in
+    beside ``mirror``, if any."""
 
     plugin: Literal["pgoutput", "test_decoding"]
     streaming: Literal["off", "on", "parallel"]
@@ -22,6 +27,8 @@ class Options:
     binary: bool
     work_mem: str
     engine: MergeEngine = "spark"
+    chunk: int = SnapshotOptions.chunk_bytes
+    further: Mode | None = None
 
     @property
     def of_source(self) -> dict[str, Any]:
@@ -38,7 +45,12 @@ class Options:
 
 
 def random_options(chance: random.Random, server: PostgresServer) -> Options:
-    return replace(_random_source(chance, server), engine=chance.choice(("spark", "auto")))
+    return replace(
+        _random_source(chance, server),
+        engine=chance.choice(("spark", "auto")),
+        chunk=chance.choice((_SMALL_CHUNK, SnapshotOptions.chunk_bytes)),
+        further=chance.choice((None, "soft_delete", "history")),
+    )
 
 
 def _random_source(chance: random.Random, server: PostgresServer) -> Options:

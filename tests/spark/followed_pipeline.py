@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 from psycopg import sql
 from pydantic import SecretStr
 
@@ -20,6 +21,7 @@ from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.schema.mode_columns import ended_column, own_columns
 from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
@@ -100,12 +102,18 @@ class Followed:
             assert lake == self.source_rows(name, columns), f"{name} differs"
 
     def lake_rows(self, name: QualifiedName) -> tuple[list[tuple[Any, ...]], list[str]]:
-        table = lake_rows(self.spark, self.pipeline.lake.table(name))
+        """The rows that the source has, in its columns."""
+        table, form = lake_rows(self.spark, self.pipeline.lake.table(name)), self.pipeline.form_of(name)
+        if (ended := ended_column(form.mode)) is not None:
+            table = table.filter(pc.is_null(table.column(ended.name)))
+        table = table.drop_columns([column.name for column in own_columns(form)])
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         return _sorted(list(rows)), list(table.column_names)
 
     def source_rows(self, name: QualifiedName, columns: list[str]) -> list[tuple[Any, ...]]:
         """As the lake has them: types beyond the flat ones as PostgreSQL's text."""
+        shown = self.pipeline.relation(name)
+        relation = sql.Identifier(shown.nspname, shown.relname)
         flat = "bool|int2|int4|int8|float4|float8|date|timestamp|timestamptz|bytea|text|numeric"
         with self.database.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
@@ -114,13 +122,13 @@ class Followed:
                     "SELECT attname::text, atttypid::regtype::text FROM pg_attribute WHERE attrelid = %s::regclass"
                     " AND attnum > 0 AND NOT attisdropped AND (SELECT typname FROM pg_type WHERE oid = atttypid)::text"
                     " = ANY (string_to_array(%s, '|'))",
-                    [sql.Identifier(name.nspname, name.relname).as_string(), flat],
+                    [relation.as_string(), flat],
                 ).fetchall()  # type: ignore[arg-type]
             )
             chosen = sql.SQL(", ").join(
                 sql.Identifier(c) if c in types else sql.SQL("{}::text").format(sql.Identifier(c)) for c in columns
             )
-            query = sql.SQL("SELECT {} FROM {}").format(chosen, sql.Identifier(name.nspname, name.relname))
+            query = sql.SQL("SELECT {} FROM {}").format(chosen, relation)
             return _sorted(connection.execute(query).fetchall())
 
 
