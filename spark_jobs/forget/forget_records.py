@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
@@ -19,10 +20,20 @@ from spark_jobs.schema.misfits import key_text
 
 
 def of_rows(names: Iterable[QualifiedName], keys: RowKeys) -> Chosen:
-    """Chooses the records of these rows, in the lake's tables ``names``."""
+    """Chooses the records of these rows, in the lake's tables ``names``. A record has the names that the key's columns
+    had when it was made, so only the values are compared."""
     tables = pa.array([str(name) for name in names])
-    wanted = pa.array([key_text(row) for row in keys.values(keys.in_lake).to_pylist()])
-    return lambda rows: pc.and_(pc.is_in(rows.column("table"), tables), pc.is_in(rows.column("key"), wanted))
+    wanted = {_values(key_text(row)) for row in keys.values(keys.in_lake).to_pylist()}
+
+    def chosen(rows: pa.RecordBatch) -> pa.Array:
+        texts = pc.if_else(pc.is_in(rows.column("table"), tables), rows.column("key"), None)
+        return pa.array([text is not None and _values(text) in wanted for text in texts.to_pylist()], pa.bool_())
+
+    return chosen
+
+
+def _values(key: str) -> tuple[str | None, ...]:
+    return tuple(json.loads(key).values())
 
 
 @again_when_overtaken

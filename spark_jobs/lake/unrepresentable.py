@@ -30,6 +30,7 @@ from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import WRITABLE, create_local_folder, table_filesystem
 from spark_jobs.delta.history import FOR_READERS, History
+from spark_jobs.delta.removal import files_below
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, keep_small
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
@@ -165,10 +166,13 @@ def _add(records: RecordsOf, file: RecordsFile) -> None:
 
 
 def records_table(lake: Lake) -> CountedTable | None:
-    """None if there is none. Its rows have no common number. Raises LakeError."""
+    """None if there are no records. Its rows have no common number. Raises LakeError."""
     path = lake.unrepresentable
     if open_table(path, str(path)) is None:
-        return None
+        with table_errors(f"{path} cannot be read"):
+            if not files_below(path):
+                return None
+        _created(lake)  # a process was killed between its first records and the table
     return CountedTable(CountedFiles(path, "commit", UNREPRESENTABLE_SCHEMA), UNREPRESENTABLE_LAYOUT)
 
 

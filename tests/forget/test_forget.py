@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, TableFeatures
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pydantic import SecretStr
@@ -38,6 +38,7 @@ from spark_jobs.run import Run
 from spark_jobs.sync import sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
+from spark_jobs.writers import arrow_writer
 from tests.cli.command import configured
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
@@ -358,6 +359,34 @@ def test_each_table_of_a_source_table_and_the_records_of_what_did_not_fit(databa
         str({"table": str(name), "key": '{"mail": "b"}'}) for name in (people, history)
     ]
     assert_equal(pipeline)
+    database.execute("ALTER TABLE people RENAME mail TO address", "DELETE FROM people WHERE address = 'b'")
+    assert_equal(pipeline)
+    under_its_new_name = find_traces(pipeline, people, ["address=b"], []).traces
+    assert "_unrepresentable" in {trace.file.partition("/")[0] for trace in under_its_new_name}
+
+
+@pytest.mark.postgres
+def test_records_in_a_file_of_no_table_and_in_a_table_that_others_have_altered(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = replace(pipeline_of(database, tmp_path / "lake", "public.people"), on_unrepresentable="null")
+    database.execute("CREATE TABLE people (mail text PRIMARY KEY, born date)", "INSERT INTO people VALUES ('a', NULL)")
+    assert sync(pipeline, no_spark).errors == ()
+    database.execute(f"INSERT INTO people VALUES ({literal(ERIKA)}, 'infinity')")
+    with monkeypatch.context() as killed:
+        killed.setattr(arrow_writer, "commit_files", crash)
+        with pytest.raises(Crash):
+            sync(pipeline, no_spark)
+    records = Path(pipeline.lake.unrepresentable)
+    assert [file.suffix for file in records.iterdir()] == [".parquet"]
+    database.execute(f"DELETE FROM people WHERE mail = {literal(ERIKA)}")
+    forget(pipeline, no_spark, QualifiedName("public", "people"), [KEY])
+    assert files_with_canary(tmp_path / "lake") == []
+    database.execute("INSERT INTO people VALUES ('b', 'infinity')", "DELETE FROM people WHERE mail = 'a'")
+    assert sync(pipeline, no_spark).errors == ()
+    DeltaTable(records).alter.add_feature(TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True)
+    forget(pipeline, no_spark, QualifiedName("public", "people"), ["mail=b"])
+    assert DeltaTable(records).to_pyarrow_table().num_rows == 0
 
 
 @pytest.mark.postgres
