@@ -6,7 +6,9 @@ import csv
 import io
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from functools import reduce
 
 import psycopg
@@ -22,7 +24,7 @@ from spark_jobs.postgres.catalogue import no_table, relation_facts
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
-from spark_jobs.schema.lake_types import LakeType
+from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.masked_facts import masked_facts
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.table_mask import TableMask
@@ -34,6 +36,10 @@ _TYPES = """
 SELECT format_type(%s, %s), format('%%I.%%I', n.nspname, t.typname)
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE t.oid = %s
 """
+
+_EXACT = Context(prec=100)
+# a value has other digits in each of them: 1, 1.00
+_NUMBERS = {LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DECIMAL}
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,8 @@ class RowKeys:
         return tuple(columns[name] for name in self.names)
 
     def values(self, columns: Sequence[HeldColumn]) -> pa.Table:
-        """The keys as files hold them whose key consists of ``columns``, in the order of ``names``. Raises
-        UnrepresentableError, and SchemaChangeError if a value of the type then could not be such a key."""
+        """The keys as files hold them whose key consists of ``columns``, in the order of ``names``; null for a number
+        that the type then could not hold. Raises UnrepresentableError; SchemaChangeError if the mask is gone."""
         return pa.table(
             [self._values(place, column) for place, column in enumerate(columns)],
             [column.name for column in columns],
@@ -84,7 +90,19 @@ class RowKeys:
             if self.mask is None:
                 raise SchemaChangeError(f"{self.name}: column {column.name} was masked, and is not any more")
             return masked_text(texts, self.mask)
-        return cast_text(texts, column.lake_type, name=column.name, table=str(self.name)).values
+        now = self.in_lake[place].lake_type
+        if column.lake_type == now or not {column.lake_type.kind, now.kind} <= _NUMBERS:
+            return cast_text(texts, column.lake_type, name=column.name, table=str(self.name)).values
+        return pa.concat_arrays([_as_number(text, column.lake_type.arrow) for text in texts.to_pylist()])
+
+
+def _as_number(text: str, kind: pa.DataType) -> pa.Array:
+    """Null if the type, of integers or decimals, cannot hold it."""
+    number = Decimal(text).normalize(_EXACT)
+    with suppress(ValueError, OverflowError, pa.ArrowException):
+        if number == int(number) or pa.types.is_decimal(kind):
+            return pa.array([int(number) if number == int(number) else number], kind)
+    return pa.nulls(1, kind)
 
 
 def matches(side: Mapping[str, pa.Array], values: pa.Table) -> pa.Array:
@@ -95,7 +113,7 @@ def matches(side: Mapping[str, pa.Array], values: pa.Table) -> pa.Array:
         reduce(pc.and_, (pc.equal(column, typed[name][row]) for name, column in columns.items()))
         for row in range(values.num_rows)
     )
-    return pc.fill_null(reduce(pc.or_, found), False)
+    return pc.fill_null(reduce(pc.or_kleene, found), False)
 
 
 def row_keys(connection: Connection, pipeline: Pipeline, name: QualifiedName, written: Sequence[str]) -> RowKeys:
