@@ -13,14 +13,16 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, SchemaPolicy, Table
-from spark_jobs.delta.table import delta_identifier
+from spark_jobs.delta.table import delta_identifier, open_table
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.unrepresentable import Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.write_guard import UNGUARDED
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.other_mode import OtherForm
 from spark_jobs.run import Run
+from spark_jobs.schema.misfits import NO_MISFITS, RECORDS_SCHEMA, Misfits
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
@@ -29,6 +31,7 @@ from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.table_mode import Form
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.writers.delta_table import replace_table
+from spark_jobs.writers.held_rows import held_rows
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committing_session
 
 
@@ -46,10 +49,12 @@ class _Aside(Lake):
 
 @dataclass(frozen=True)
 class BuiltAside:
-    """The Delta table at ``path``, and the ``changes`` in the windows that were applied."""
+    """The Delta table at ``path``, and the ``changes`` in the windows that were applied, of whose rows are the
+    ``misfits``."""
 
     path: Location
     changes: ChangeCounts
+    misfits: Misfits = NO_MISFITS
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,9 @@ class Build:
         applied = apply_table(TableRange(run, state, self.ahead, before=self.before, columns=self.columns))
         if applied.error is not None:
             raise applied.error
-        return BuiltAside(path, applied.changes)
+        built = table_state(lake, self.base.name, *self.landed.identity.stream)
+        assert built is not None
+        return BuiltAside(path, applied.changes, _recorded(lake, built.unrepresentable))
 
     def _created(self, aside: Pipeline) -> TableState:
         """Create the table with the base's rows, and with a commit that records how far it is, as applying needs it."""
@@ -162,3 +169,9 @@ class Build:
         state = table_state(aside.lake, base.name, *identity.stream)
         assert state is not None
         return state
+
+
+def _recorded(lake: Lake, said: Unrepresentable) -> Misfits:
+    """Those of the one table that the lake has."""
+    table = open_table(lake.unrepresentable, str(lake.unrepresentable)) if said else None
+    return NO_MISFITS if table is None else Misfits(said.counts, held_rows(table).select(RECORDS_SCHEMA.names))

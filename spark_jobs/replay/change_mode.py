@@ -29,6 +29,7 @@ from spark_jobs.replay.mode_base import other_mode, same_mode
 from spark_jobs.replay.other_mode import OtherForm
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
+from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.table_mode import CommitColumn, Form, Mode, needs_key
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
@@ -149,7 +150,7 @@ def _changed(run: Run, state: TableState) -> ModeChanged:
         return _put_in_place(build, state, lambda own: other.rows(own, path), NO_CHANGES)
     with staging_folder(pipeline.lake, state) as folder:
         built = build.in_folder(folder)
-        return _put_in_place(build, state, lambda own: table_at(own, built.path), built.changes)
+        return _put_in_place(build, state, lambda own: table_at(own, built.path), built.changes, built.misfits)
 
 
 def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, state: TableState, mode: Mode) -> None:
@@ -174,9 +175,14 @@ def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, sta
 
 
 def _put_in_place(
-    build: Build, state: TableState, rows: Callable[[SparkSession], DataFrame], changes: ChangeCounts
+    build: Build,
+    state: TableState,
+    rows: Callable[[SparkSession], DataFrame],
+    changes: ChangeCounts,
+    misfits: Misfits = NO_MISFITS,
 ) -> ModeChanged:
-    """Replace the table by ``rows``, in one commit. Raises OvertakenError if anybody has committed since ``state``."""
+    """Replace the table by ``rows``, in one commit. ``misfits``: of the rows that the base does not have; those that
+    the other mode did not show have no record yet. Raises OvertakenError if anybody has committed since ``state``."""
     other = build.other_form
     assert other is not None
     path = build.pipeline.lake.table(state.name)
@@ -186,10 +192,11 @@ def _put_in_place(
         spark_errors(f"{state.name} was not brought into mode {other.form}", name=state.name, path=path),
         rewriting(spark, path, layout),
         overtaking(path, by_any=True),
-        committing_session(spark, path, provenance) as own,
+        provenance.recording(build.pipeline.lake, state.name, misfits) as recorded,
+        committing_session(spark, path, recorded) as own,
     ):
         replace_table(rows(own), path, layout)
-        version = committed_version(own, path, provenance)
+        version = committed_version(own, path, recorded)
         written = rows_written(path, version)
     return ModeChanged(
         state.name,
@@ -212,5 +219,6 @@ def _provenance(build: Build, other: OtherForm, state: TableState, changes: Chan
         build.provenance(state, first, lo, shown),
         generation=state.generation.in_form(other.form),
         changes=changes,
+        unrepresentable=replace(build.base.unrepresentable, file=state.unrepresentable.file),
         mode_changed=ModeOrigin(state.mode, build.base.version, other.since.lsn),
     )

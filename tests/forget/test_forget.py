@@ -385,6 +385,7 @@ def test_records_in_a_file_of_no_table_and_in_a_table_that_others_have_altered(
     database.execute("INSERT INTO people VALUES ('b', 'infinity')", "DELETE FROM people WHERE mail = 'a'")
     assert sync(pipeline, no_spark).errors == ()
     DeltaTable(records).alter.add_feature(TableFeatures.ChangeDataFeed, allow_protocol_versions_increase=True)
+    database.execute("DELETE FROM people WHERE mail = 'b'")
     forget(pipeline, no_spark, QualifiedName("public", "people"), ["mail=b"])
     assert DeltaTable(records).to_pyarrow_table().num_rows == 0
 

@@ -22,6 +22,7 @@ from tests.apply.replaced_values import (
     records,
     rows,
 )
+from tests.fixtures.no_spark import synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -83,3 +84,20 @@ def test_partitions_that_are_read_again_have_their_records(
         ('{"id": "150"}', "day", "infinity", None),
     ]
     assert counts(pipeline, "public.parted") == {"day": 2}
+
+
+def test_versions_that_only_another_mode_shows_have_their_records(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, day date)", "INSERT INTO t VALUES (1, 'infinity')")
+    mirror = replace(pipeline_of(database, tmp_path / "lake", "public.t"), on_unrepresentable="null")
+    synced_without_spark(mirror)
+    database.execute("INSERT INTO t VALUES (2, 'infinity')", "UPDATE t SET day = '2024-01-01' WHERE id = 2")
+    synced_without_spark(mirror)
+    assert counts(mirror, "public.t") == {"day": 1}
+    history = replace(mirror, tables=(Table(QualifiedName("public", "t"), "history"),))
+    assert sync(history, lambda: spark).errors == ()
+    assert sorted(records(history, "public.t")) == [
+        (f'{{"id": "{number}"}}', "day", "infinity", None) for number in (1, 2)
+    ]
+    assert counts(history, "public.t") == {"day": 2}
