@@ -2,10 +2,13 @@
 and ``obstore``) and Hadoop (in Spark). A new setting, or another kind of store, is told here and nowhere else.
 
 Credentials are never among the settings: each client takes them from the environment or from the machine's role.
+hadoop-azure looks at neither by itself, so its settings name the variable.
 https://docs.rs/object_store/latest/object_store/aws/enum.AmazonS3ConfigKey.html
 https://docs.rs/object_store/latest/object_store/gcp/enum.GoogleConfigKey.html
 https://docs.rs/object_store/latest/object_store/azure/enum.AzureConfigKey.html
 https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/index.html
+https://hadoop.apache.org/docs/stable/hadoop-azure/index.html
+https://github.com/GoogleCloudDataproc/hadoop-connectors/blob/v2.2.28/gcs/CONFIGURATION.md
 """
 
 from __future__ import annotations
@@ -27,6 +30,18 @@ if TYPE_CHECKING:
 _ATTEMPTS = 10
 # by line of Hadoop: see hadoop-project's pom
 _AWS_SDK = {"3.4.": "2.29.52", "3.5.": "2.35.4"}
+# brings Google's own connector, 2.2.28, whose coordinates Spark does not take, as they have a classifier. Hadoop has
+# another one, since 3.5, which cannot be told of an endpoint
+GOOGLE_CONNECTOR = "org.apache.spark:spark-hadoop-cloud_2.13:4.1.1"
+# Hadoop 3.5 has defaults for its own connector, such as 64m, which are no numbers to Google's
+_GCS_SIZES = {
+    "fs.gs.block.size": 64 << 20,
+    "fs.gs.outputstream.buffer.size": 8 << 20,
+    "fs.gs.inputstream.inplace.seek.limit": 8 << 20,
+    "fs.gs.inputstream.min.range.request.size": 2 << 20,
+}
+_AZURE_KEY = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
+_AZURE_TOKEN = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
 
 
 @dataclass(frozen=True)
@@ -181,14 +196,22 @@ def _gcs_options(settings: StoreSettings, _: str) -> dict[str, str]:
     return _given(google_base_url=settings.endpoint)
 
 
+def _gcs_hadoop(settings: StoreSettings) -> dict[str, str]:
+    return {
+        "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+        **{key: str(size) for key, size in _GCS_SIZES.items()},
+        **_given(**{"fs.gs.storage.root.url": settings.endpoint}),
+    }
+
+
 def _azure(settings: StoreSettings, bucket: str) -> fs.FileSystem:
     """``bucket``: the container, ``@``, and the host name, which begins with the account's."""
     from pyarrow import fs
 
     account, domain = bucket.partition("@")[2].split(".", 1)
     url = urlsplit(settings.endpoint or "")
-    key = _environment("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
-    token = None if key else _environment("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
+    key = _environment(*_AZURE_KEY)
+    token = None if key else _environment(*_AZURE_TOKEN)
     return fs.AzureFileSystem(
         account,
         # as object_store has it; Arrow finds all other credentials by itself
@@ -207,12 +230,44 @@ def _azure_options(settings: StoreSettings, bucket: str) -> dict[str, str]:
     return _given(azure_endpoint=settings.endpoint and f"{settings.endpoint.rstrip('/')}/{account}")
 
 
+def _azure_hadoop_credentials() -> dict[str, str]:
+    """The variable itself, whose value each of Spark's processes then has from its own environment."""
+    if key := _variable(*_AZURE_KEY):
+        return {"fs.azure.account.auth.type": "SharedKey", "fs.azure.account.key": f"${{env.{key}}}"}
+    if token := _variable(*_AZURE_TOKEN):
+        return {"fs.azure.account.auth.type": "SAS", "fs.azure.sas.fixed.token": f"${{env.{token}}}"}
+    return {}
+
+
+def _azure_hadoop_endpoint(settings: StoreSettings) -> dict[str, str]:
+    """That of an emulator: Blob storage without a hierarchical namespace."""
+    if settings.endpoint is None:
+        return {}
+    url = urlsplit(settings.endpoint)
+    unencrypted = {  # the class that abfss has by default always encrypts, and so does the default client
+        "fs.abfss.impl": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
+        "fs.azure.always.use.https": "false",
+        "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",
+    }
+    return {
+        "fs.azure.abfs.endpoint": f"{url.hostname}:{url.port or (80 if settings.is_unencrypted else 443)}",
+        "fs.azure.account.hns.enabled": "false",
+        "fs.azure.fns.account.service.type": "BLOB",
+        **(unencrypted if settings.is_unencrypted else {}),
+    }
+
+
 def _given(**settings: str | None) -> dict[str, str]:
     return {key: value for key, value in settings.items() if value is not None}
 
 
 def _environment(*names: str) -> str | None:
-    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+    name = _variable(*names)
+    return name and os.environ[name]
+
+
+def _variable(*names: str) -> str | None:
+    return next((name for name in names if os.environ.get(name)), None)
 
 
 _S3 = ObjectStore(
@@ -230,15 +285,26 @@ _S3 = ObjectStore(
 _GS = ObjectStore(
     "gs",
     _gcs,
-    lambda _: {"fs.gs.impl": "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem"},
-    lambda hadoop: (f"org.apache.hadoop:hadoop-gcp:{hadoop}",),
+    _gcs_hadoop,
+    lambda _: (GOOGLE_CONNECTOR,),
     _gcs_options,
+    excludes=(  # the other connectors that this module brings
+        "org.apache.hadoop:*",
+        "software.amazon*:*",
+        "org.wildfly*:*",
+        "joda-time:*",
+        "com.squareup*:*",
+        "org.eclipse.jetty:*",
+        "org.apache.httpcomponents:*",
+        "com.fasterxml.jackson.core:*",
+        "com.fasterxml.jackson.dataformat:*",
+    ),
     takes=frozenset({"endpoint"}),
 )
 _ABFSS = ObjectStore(
     "abfss",
     _azure,
-    lambda _: {},
+    lambda settings: _azure_hadoop_credentials() | _azure_hadoop_endpoint(settings),
     lambda hadoop: (f"org.apache.hadoop:hadoop-azure:{hadoop}",),
     _azure_options,
     takes=frozenset({"endpoint"}),

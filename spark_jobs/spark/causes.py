@@ -15,6 +15,7 @@ from spark_jobs.delta.commit_errors import APPENDS_ONLY
 from spark_jobs.delta.files import BUSY
 from spark_jobs.delta.table import delta_identifier, moved_away
 from spark_jobs.errors import new_snapshot, one_line
+from spark_jobs.object_stores import GOOGLE_CONNECTOR
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,8 @@ _KNOWN: dict[tuple[str, ...], str] = {
     (r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.azurebfs\.\w+ not found",): (
         _ADD + '"org.apache.hadoop:hadoop-azure:{hadoop}"'
     ),
-    (r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.gs\.\w+ not found",): (
-        _ADD + '"org.apache.hadoop:hadoop-gcp:{hadoop}"'
+    (r"ClassNotFoundException: Class (?:com\.google\.cloud\.hadoop\.fs\.gcs|org\.apache\.hadoop\.fs\.gs)\.\w+ not",): (
+        _ADD + f'"{GOOGLE_CONNECTOR}"'
     ),
     # as hadoop-aws names the answers 503, 500 and none at all, after its own retries
     (

@@ -95,16 +95,41 @@ def test_what_spark_and_object_store_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "options"),
+    ("path", "options", "spark"),
     [
-        ("gs://bucket/shop", {"google_base_url": "http://here:1"}),
-        ("abfss://lakes@acme.dfs.core.windows.net/shop", {"azure_endpoint": "http://here:1/acme"}),
+        ("gs://bucket/shop", {"google_base_url": "http://here:1"}, {"fs.gs.storage.root.url": "http://here:1"}),
+        (
+            "abfss://lakes@acme.dfs.core.windows.net/shop",
+            {"azure_endpoint": "http://here:1/acme"},
+            {"fs.azure.abfs.endpoint": "here:1"},
+        ),
     ],
 )
-def test_an_endpoint_of_google_or_azure(path: str, options: dict[str, str]) -> None:
+def test_an_endpoint_of_google_or_azure(path: str, options: dict[str, str], spark: dict[str, str]) -> None:
     location = Location(path, Storage(StoreSettings("http://here:1")))
     assert storage_options(location) == options | {"allow_http": "true"}
     assert storage_options(Location.of(path)) is None
+    endpoints = {key: value for key, value in spark_settings(location).items() if "here" in value}
+    assert endpoints == {f"spark.hadoop.{key}": value for key, value in spark.items()}
+    assert not any("endpoint" in key or "root.url" in key for key in spark_settings(Location.of(path)))
+
+
+def test_spark_takes_azures_credentials_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting names the variable, and never holds its value."""
+    location = Location.of("abfss://lakes@acme.dfs.core.windows.net/shop")
+    for name in ("ACCOUNT_KEY", "ACCESS_KEY", "SAS_TOKEN", "SAS_KEY"):
+        monkeypatch.delenv(f"AZURE_STORAGE_{name}", raising=False)
+    assert spark_settings(location) == {}
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "5ecret")
+    assert spark_settings(location) == {
+        "spark.hadoop.fs.azure.account.auth.type": "SAS",
+        "spark.hadoop.fs.azure.sas.fixed.token": "${env.AZURE_STORAGE_SAS_TOKEN}",
+    }
+    monkeypatch.setenv("AZURE_STORAGE_ACCESS_KEY", "5ecret")  # as without Spark, it wins
+    assert spark_settings(location) == {
+        "spark.hadoop.fs.azure.account.auth.type": "SharedKey",
+        "spark.hadoop.fs.azure.account.key": "${env.AZURE_STORAGE_ACCESS_KEY}",
+    }
 
 
 def test_az_is_short_for_abfss(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,8 +37,8 @@ def test_an_object_store_adds_its_connector_in_the_version_of_sparks_hadoop() ->
     conf = session_conf(SparkOptions(jars="packages", store="s3", config=own))
     assert conf["spark.jars.packages"] == f"{packages},a:b:1"
     assert conf["spark.jars.excludes"] == "software.amazon.awssdk:bundle,c:d"
-    for store, artifact in (("gs", "hadoop-gcp"), ("abfss", "hadoop-azure")):
-        assert coordinates(store)[1:] == (f"org.apache.hadoop:{artifact}:{hadoop}",)
+    assert coordinates("abfss")[1:] == (f"org.apache.hadoop:hadoop-azure:{hadoop}",)
+    assert coordinates("gs")[1:] == ("org.apache.spark:spark-hadoop-cloud_2.13:4.1.1",)
 
 
 def test_a_folder_must_hold_delta_for_this_spark(tmp_path: Path) -> None:

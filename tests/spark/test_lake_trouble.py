@@ -168,7 +168,7 @@ def test_what_executors_raise(spark: SparkSession, item: Database, raised: Excep
     [
         ("s3a://b/t", "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found", "org.apache.hadoop:hadoop-aws:"),
         ("abfss://c@a.dfs.core.windows.net/t", "SecureAzureBlobFileSystem", "org.apache.hadoop:hadoop-azure:"),
-        ("gs://b/t", "GoogleHadoopFileSystem", "org.apache.hadoop:hadoop-gcp:"),
+        ("gs://b/t", "GoogleHadoopFileSystem", "org.apache.spark:spark-hadoop-cloud_2.13:"),
         ("s3://b/t", 'No FileSystem for scheme "s3"', "choose a lake.path that Spark can open"),
     ],
 )
