@@ -1,5 +1,5 @@
-"""Lakes on the emulators of Google's and Azure's storage, without Spark, which does not reach them: snapshots, changes,
-maintenance, and every row compared."""
+"""Lakes on the emulators of Google's and Azure's storage, without Spark: snapshots, changes, maintenance, and
+every row compared. With it, on Google's: ``tests/spark/test_on_gcs.py``."""
 
 from __future__ import annotations
 

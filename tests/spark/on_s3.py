@@ -1,11 +1,13 @@
-"""Programs on an S3 server: processes of their own, as their JVM needs the connector's jars. ``python -m
+"""Programs on an object store: processes of their own, as their JVM needs the connector's jars. ``python -m
 tests.spark.on_s3 CONFIGURATION PROGRAM ...`` prints what each of them returns, as JSON."""
 
 from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -15,6 +17,7 @@ from cdc_assets import SyncReport, load_pipeline, sync
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
+from spark_jobs.delta.whole_files import content_of, create_file
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.qualified_name import QualifiedName
@@ -113,6 +116,46 @@ def write_one_version_twice(pipeline: Pipeline, spark: SparkSession) -> list[str
     return said
 
 
+def race(pipeline: Pipeline, spark: SparkSession) -> list[str]:
+    """Four writers for each of six versions of a log: three with the LogStore that the session uses, one without
+    Spark. Returns what is wrong."""
+    with ThreadPoolExecutor(4) as writers:
+        return [problem for version in range(6) for problem in _raced(pipeline, spark, writers, version)]
+
+
+def _raced(pipeline: Pipeline, spark: SparkSession, writers: ThreadPoolExecutor, version: int) -> list[str]:
+    jvm: Any = spark._jvm
+    hadoop: Any = spark._jsparkSession.sessionState().newHadoopConf()
+    store = jvm.org.apache.spark.sql.delta.storage.DelegatingLogStore(hadoop)
+    log, name = pipeline.lake.root / "raced/_delta_log", f"{version:020}.json"
+    log_folder, file = jvm.org.apache.hadoop.fs.Path(log), jvm.org.apache.hadoop.fs.Path(f"{log}/{name}")
+    log_folder.getFileSystem(hadoop).mkdirs(log_folder)  # as Delta does
+    start = Barrier(4)
+
+    def by_spark(content: str) -> bool:
+        actions = jvm.scala.jdk.javaapi.CollectionConverters.asScala(
+            jvm.java.util.Collections.singletonList(content).iterator()
+        )
+        start.wait()
+        try:
+            store.write(file, actions, False, hadoop)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() != "FileAlreadyExistsException":
+                raise
+            return False
+        return True
+
+    def by_ours(content: str) -> bool:
+        start.wait()
+        return create_file(log, name, f"{content}\n".encode())
+
+    contents = [f"writer {number}" for number in range(4)]
+    done = list(writers.map(lambda write, content: write(content), (by_ours, *[by_spark] * 3), contents))
+    held = content_of(log, name).to_pybytes().decode().strip()
+    won = [content for content, wrote in zip(contents, done, strict=True) if wrote]
+    return [] if won == [held] else [f"version {version}: {won} have written, and it has {held}"]
+
+
 def alter(pipeline: Pipeline, spark: SparkSession) -> None:
     spark.sql(f"ALTER TABLE delta.`{pipeline.lake.table(PLAIN)}` SET TBLPROPERTIES ('by' = 'others')")
 
@@ -162,6 +205,7 @@ PROGRAMS: dict[str, Any] = {
         follow,
         go_back,
         write_one_version_twice,
+        race,
         alter,
         optimize,
         properties,

@@ -1,4 +1,4 @@
-"""A pipeline whose lake is on an S3 server, for the command and for programs of ``on_s3``."""
+"""A pipeline whose lake is in an object store, for the command and for programs of ``on_s3``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,34 @@ from tests.cli.command import Command, configured
 from tests.fixtures.s3_server import S3Server
 from tests.fixtures.servers import Database
 
-_JARS = Path(__file__).parents[2] / ".cache" / "jars-s3"
+_CACHE = Path(__file__).parents[2] / ".cache"
 _SECONDS = 1500
+TABLES: list[str | dict[str, str]] = [
+    'public."my table"',
+    "public.note",
+    "public.plain",
+    {"name": "public.versions", "mode": "history"},
+]
+
+
+def make_tables(database: Database) -> None:
+    database.execute(
+        'CREATE TABLE "my table" (id int PRIMARY KEY, v text, tags text[])',
+        "INSERT INTO \"my table\" SELECT g, 'v' || g, ARRAY['a', g::text] FROM generate_series(1, 30) g",
+        "CREATE TABLE note (a int, b text)",
+        "ALTER TABLE note REPLICA IDENTITY FULL",
+        "INSERT INTO note VALUES (1, 'x'), (1, 'x'), (2, NULL)",
+        "CREATE TABLE versions (id int PRIMARY KEY, n int)",
+        "INSERT INTO versions SELECT g, g FROM generate_series(1, 10) g",
+        "CREATE TABLE plain (id int PRIMARY KEY, n int)",
+        "INSERT INTO plain VALUES (1, 0)",
+    )
+
+
+def assert_followed(followed: dict[str, Any], engine: MergeEngine, tables: int = len(TABLES)) -> None:
+    assert followed["errors"] == followed["problems"] == []
+    assert followed["snapshots"] == [tables, 0, 0]
+    assert followed["engines"] == (["deltalake", "spark"] if engine == "auto" else ["spark"])
 
 
 def on_s3(
@@ -29,18 +55,28 @@ def on_s3(
     config: Mapping[str, str] | None = None,
 ) -> Command:
     """Its configuration is in ``folder``; ``config`` is that of Spark."""
-    fill_folder(_JARS, "s3")
+    lake = {"path": f"s3://{s3.bucket}/{database.name}", "storage": s3.storage}
+    return in_store("s3", folder, database, lake, s3.environment, tables, engine, config)
+
+
+def in_store(
+    store: str,
+    folder: Path,
+    database: Database,
+    lake: Mapping[str, Any],
+    environment: Mapping[str, str],
+    tables: Sequence[str | Mapping[str, Any]],
+    engine: MergeEngine = "spark",
+    config: Mapping[str, str] | None = None,
+) -> Command:
+    jars = _CACHE / f"jars-{store}"
+    fill_folder(jars, store)
     folder.mkdir(exist_ok=True)
+    spark = {"jars": str(jars), "master": "local[2]", "config": dict(config or {})}
     made = configured(
-        folder,
-        database.dsn,
-        database.name,
-        tables,
-        lake={"path": f"s3://{s3.bucket}/{database.name}", "storage": s3.storage},
-        merge={"engine": engine},
-        spark={"jars": str(_JARS), "master": "local[2]", "config": dict(config or {})},
+        folder, database.dsn, database.name, tables, lake=dict(lake), merge={"engine": engine}, spark=spark
     )
-    return Command(made.configuration, made.environment | s3.environment)
+    return Command(made.configuration, {**made.environment, **environment})
 
 
 def started(command: Command, *programs: str) -> subprocess.Popen[str]:

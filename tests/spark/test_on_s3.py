@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,37 +13,11 @@ from tests.at_night import at_night
 from tests.fixtures.s3_server import S3Server
 from tests.fixtures.servers import Database
 from tests.fixtures.store_proxy import Rule, StoreProxy, every, lost_commits, through
-from tests.spark.s3_pipelines import answer, on_s3, started
+from tests.spark.s3_pipelines import TABLES, answer, assert_followed, make_tables, on_s3, started
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 APPENDS = 12
-TABLES: list[str | dict[str, str]] = [
-    'public."my table"',
-    "public.note",
-    "public.plain",
-    {"name": "public.versions", "mode": "history"},
-]
-
-
-def _make_tables(database: Database) -> None:
-    database.execute(
-        'CREATE TABLE "my table" (id int PRIMARY KEY, v text, tags text[])',
-        "INSERT INTO \"my table\" SELECT g, 'v' || g, ARRAY['a', g::text] FROM generate_series(1, 30) g",
-        "CREATE TABLE note (a int, b text)",
-        "ALTER TABLE note REPLICA IDENTITY FULL",
-        "INSERT INTO note VALUES (1, 'x'), (1, 'x'), (2, NULL)",
-        "CREATE TABLE versions (id int PRIMARY KEY, n int)",
-        "INSERT INTO versions SELECT g, g FROM generate_series(1, 10) g",
-        "CREATE TABLE plain (id int PRIMARY KEY, n int)",
-        "INSERT INTO plain VALUES (1, 0)",
-    )
-
-
-def _assert_followed(followed: dict[str, Any], engine: MergeEngine, tables: int = len(TABLES)) -> None:
-    assert followed["errors"] == followed["problems"] == []
-    assert followed["snapshots"] == [tables, 0, 0]
-    assert followed["engines"] == (["deltalake", "spark"] if engine == "auto" else ["spark"])
 
 
 @pytest.mark.timeout(1800)
@@ -54,12 +27,12 @@ def test_a_lake_is_followed_and_verified(
 ) -> None:
     """A table whose rows have a key, and whose name a URI escapes, one that is truncated, and a plain one. Each log
     gets a checkpoint after five commits."""
-    _make_tables(database)
+    make_tables(database)
     command = on_s3(tmp_path, database, s3_server, tables)
     [followed, written, costs] = answer(
         started(command, "follow", "write_one_version_twice", f"count_requests {s3_server.metrics} {syncs}")
     )
-    _assert_followed(followed, "spark", len(tables))
+    assert_followed(followed, "spark", len(tables))
     assert written == ["written", "written", "FileAlreadyExistsException", "written"], (
         "the second is the first one, again"
     )
@@ -87,11 +60,11 @@ def test_faults_of_the_store_cost_time(
     engine: MergeEngine,
     fault: str,
 ) -> None:
-    _make_tables(database)
+    make_tables(database)
     command = on_s3(tmp_path, database, through(store_proxy, s3_server), TABLES, engine)
     with store_proxy.under(FAULTS[fault]()):
         [followed, back] = answer(started(command, "follow", "go_back"))
-    _assert_followed(followed, engine)
+    assert_followed(followed, engine)
     assert back == {
         "errors": [],
         "replayed": [["applied"] * 4, ["rebuilt"] * 4],
