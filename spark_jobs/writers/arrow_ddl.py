@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.column_options import ColumnOptions
-from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.mode_columns import ended_column
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
@@ -57,14 +57,7 @@ def _filled(
     rows: pa.Table, column: LakeColumn, shape: TableShape, mode: Mode, policy: OnUnrepresentable
 ) -> pa.Array | pa.ChunkedArray:
     """The column's missing value in the rows that the source has, cast as changes are."""
-    assert column.missing is not None
-    (missing,) = cast_text(
-        pa.array([column.missing.encode()], pa.binary()),
-        column.lake_type,
-        name=column.name,
-        table=str(shape.name),
-        on_unrepresentable=column.on_unrepresentable or policy,
-    ).values
+    (missing,) = missing_value(column, shape, policy).values
     nothing = pa.nulls(rows.num_rows, column.lake_type.arrow)
     if holds_changes(mode):
         return nothing
@@ -74,3 +67,15 @@ def _filled(
     # of lists there is no conditional choice, so the places are chosen
     values = pa.concat_arrays([pa.nulls(1, nothing.type), pa.repeat(missing, 1).cast(nothing.type)])
     return values.take(pc.is_null(rows.column(ended.name)).cast(pa.int8()))
+
+
+def missing_value(column: LakeColumn, shape: TableShape, policy: OnUnrepresentable) -> Fitted:
+    """The value of rows that are older than the column, cast as changes are. Raises UnrepresentableError."""
+    assert column.missing is not None
+    return cast_text(
+        pa.array([column.missing.encode()], pa.binary()),
+        column.lake_type,
+        name=column.name,
+        table=str(shape.name),
+        on_unrepresentable=column.on_unrepresentable or policy,
+    )

@@ -83,19 +83,26 @@ class LargeTable:
 
     @property
     def plan(self) -> dict[str, list[object]]:
-        return dict(json.loads((self.folder / "plan.json").read_text()))
+        return dict(json.loads(max(self.folder.glob("plan-*.json")).read_text()))
 
     @property
     def chunks_read(self) -> set[str]:
-        return {file.name for file in self.folder.glob("chunk-*.json")}
+        return {file.name.rpartition("-")[0] for file in self.folder.glob("chunk-*.json")}
+
+    @property
+    def columns(self) -> list[str]:
+        of_big = "attrelid = 'big'::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+        return [
+            str(name) for (name,) in self.database.execute(f"SELECT attname::text FROM pg_attribute WHERE {of_big}")
+        ]
 
     def rows(self) -> list[tuple[object, ...]]:
-        return self.database.execute("SELECT id, n, filler, doc FROM big ORDER BY id")
+        return self.database.execute("SELECT * FROM big ORDER BY id")
 
     def lake_rows(self) -> list[tuple[object, ...]]:
-        held = held_rows(DeltaTable(self.pipeline.lake.table(BIG)))
-        found = held.select(["id", "n", "filler", "doc"]).sort_by("id")
-        return list(zip(*(found.column(name).to_pylist() for name in found.column_names), strict=True))
+        found = held_rows(DeltaTable(self.pipeline.lake.table(BIG))).sort_by("id")
+        assert found.column_names == self.columns
+        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     def as_copied(self) -> pa.Table:
         """The rows as another tool has them: with another name of a column, in another order, and a column of its

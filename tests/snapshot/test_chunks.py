@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import replace
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from spark_jobs.maintain.maintain import maintain
 from spark_jobs.run import Run
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks import finish
-from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, plans
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import capture, snapshot
 from tests.at_night import at_night
@@ -142,8 +142,8 @@ def after_last_chunk(large: LargeTable, monkeypatch: pytest.MonkeyPatch, *statem
     """Execute ``statements`` when all chunks are read, before anything is captured."""
     add = ReadRecord.add
 
-    def added(record: ReadRecord, number: int, files: Sequence[AddAction], misfits: Misfits) -> None:
-        add(record, number, files, misfits)
+    def added(record: ReadRecord, plan: ReadPlan, number: int, files: Sequence[AddAction], misfits: Misfits) -> None:
+        add(record, plan, number, files, misfits)
         if len(large.chunks_read) == len(large.plan["chunks"]):
             large.database.execute(*statements)
 
@@ -216,11 +216,153 @@ class TestOpenTransactions:
         return False
 
 
+def test_columns_that_are_altered_in_place_are_followed(large: LargeTable, caplog: pytest.LogCaptureFixture) -> None:
+    """What was read before stays."""
+    alter = "ALTER TABLE big "
+    large.database.execute(alter + "ADD d numeric(8, 2) DEFAULT 1.5, ADD old text", "UPDATE big SET old = id, d = id")
+    large.read_on()
+    began = large.plan["began"]
+    for statements in (
+        (alter + "ADD e int DEFAULT 5, ADD at timestamptz DEFAULT now(), ADD bare text",),
+        ("UPDATE big SET e = 6, bare = 'b' WHERE id % 50 = 0", alter + "RENAME e TO g", alter + "RENAME old TO e"),
+        (alter + "DROP n", "UPDATE big SET g = 7 WHERE id % 40 = 1"),
+        (alter + "ADD n text DEFAULT 'another'", "UPDATE big SET n = 'third' WHERE id % 30 = 2"),
+        (alter + "ALTER d TYPE numeric(12, 2)", "UPDATE big SET d = 1234567890.12 WHERE id % 20 = 3"),
+        (alter + "ALTER g SET DEFAULT 8, DROP bare", "INSERT INTO big (id, doc) VALUES (-1, 'new')"),
+        ("UPDATE big SET id = -id WHERE id % 10 = 4", alter + "RENAME filler TO doc_2"),
+    ):
+        large.database.execute(*statements)
+        capture(large.pipeline)
+        read = large.chunks_read
+        large.read_on()
+        assert large.plan["began"] == began
+        assert len(large.chunks_read) == len(read) + 1
+    large.read_on(to_the_end=True)
+    assert "from the start" not in caplog.text
+    large.assert_equal()
+    large.database.execute("UPDATE big SET g = -g WHERE id % 9 = 0")
+    synced_without_spark(large.pipeline)
+    large.assert_equal()
+
+
+def test_partitions_that_are_created_are_followed(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All their rows are in the change log. So are those that move there."""
+    database.execute(
+        "CREATE TABLE big (id bigint PRIMARY KEY, n int, doc text) PARTITION BY RANGE (id)",
+        "CREATE TABLE big_1 PARTITION OF big FOR VALUES FROM (0) TO (1000)",
+        "CREATE TABLE big_2 PARTITION OF big FOR VALUES FROM (1000) TO (2000)",
+        "INSERT INTO big SELECT g, g, repeat(md5(g::text), 30) FROM generate_series(1, 1999) g",
+    )
+    large = LargeTable.at(database, tmp_path / "lake").prepared()
+    large.read_on()
+    database.execute(
+        "CREATE TABLE big_3 PARTITION OF big FOR VALUES FROM (2000) TO (3000)",
+        "INSERT INTO big VALUES (2000, 0, 'new')",
+        "UPDATE big SET id = id + 1500 WHERE id % 100 = 7 AND id BETWEEN 501 AND 999",
+    )
+    large.read_on()
+    database.execute("ALTER TABLE big DROP n", "UPDATE big SET doc = 'short' WHERE id % 100 = 8")
+    large.read_on(to_the_end=True)
+    assert "from the start" not in caplog.text
+    large.assert_equal()
+
+
+@pytest.mark.parametrize("seed", [1, *(at_night(seed) for seed in range(2, 40))])
+def test_ddl_and_changes_between_chunks(large: LargeTable, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """With transactions that are prepared in between, a TRUNCATE now and then, and processes that are killed."""
+    chance = random.Random(seed)  # noqa: S311
+    source = SourceUnderDdl(large, chance)
+    write = ReadRecord._write
+
+    def killed(record: ReadRecord, name: str, data: bytes) -> bool:
+        if chance.random() < 0.05:
+            raise Crash
+        done = write(record, name, data)
+        if chance.random() < 0.05:
+            raise Crash
+        return done
+
+    taken = None
+    while taken is None or taken.error is not None:
+        with monkeypatch.context() as patched, suppress(Crash):
+            patched.setattr(ReadRecord, "_write", killed)
+            taken = large.read_on()
+        for _ in range(chance.randint(0, 4)):
+            source.change()
+            if chance.random() < 0.3:
+                capture(large.pipeline)
+    source.commit_prepared()
+    synced_without_spark(large.pipeline)
+    large.assert_equal()
+
+
+@dataclass
+class SourceUnderDdl:
+    """Changes rows and columns of the table, in transactions of one session, which may be prepared."""
+
+    large: LargeTable
+    chance: random.Random
+    prepared: list[str] = field(default_factory=list)
+    truncated: bool = False
+    made: int = 0
+
+    def change(self) -> None:
+        kind = self.chance.random()
+        if self.prepared and kind < 0.3:
+            self.commit_prepared()
+        statements = list(changes(self.chance))
+        if not self.prepared:  # which hold the table's lock
+            statements[1:1] = self.altering() if kind < 0.5 else []
+            if kind > 0.98 and not self.truncated:
+                self.truncated = True
+                statements.insert(0, "TRUNCATE big")
+        with psycopg.connect(self.large.database.dsn, options="-c lock_timeout=200ms") as connection:
+            try:
+                for statement in statements:
+                    connection.execute(statement)
+            except psycopg.errors.LockNotAvailable:  # a row of a prepared transaction
+                connection.rollback()
+                return
+            if not self.prepared and 0.8 < kind <= 0.98:
+                self.prepared.append(f"{self.large.database.name}_{self.made}")
+                self.made += 1
+                connection.execute(f"PREPARE TRANSACTION '{self.prepared[-1]}'")
+            connection.commit()
+
+    def altering(self) -> list[str]:
+        chance, alter = self.chance, "ALTER TABLE big "
+        extra = [name for name in self.large.columns if name not in ("id", "n", "filler", "doc")]
+        self.made += 1
+        kinds = [
+            f"{alter} ADD x{self.made} int DEFAULT {self.made}",
+            f"{alter} ADD x{self.made} text",
+            f"{alter} ADD x{self.made} timestamptz DEFAULT now(), ADD y{self.made} numeric(6, 2) DEFAULT 1.5",
+        ]
+        if extra:
+            one, again = chance.choice(extra), "int" if chance.random() < 0.5 else "text DEFAULT 'again'"
+            kinds += [
+                f"{alter} DROP {one}",
+                f"{alter} DROP {one}; {alter} ADD {one} {again}",
+                f"{alter} RENAME {one} TO z{self.made}",
+                f"{alter} RENAME {one} TO z; {alter} RENAME z TO {one}",
+                f"{alter} ALTER {one} SET DEFAULT NULL",
+                f"UPDATE big SET {one} = NULL WHERE id % 9 = {chance.randint(0, 8)}",
+                f"{alter} ADD x{self.made} int DEFAULT 1; UPDATE big SET x{self.made} = id WHERE id % 50 = 3",
+            ]
+        return [chance.choice(kinds)]
+
+    def commit_prepared(self) -> None:
+        for gid in self.prepared:
+            self.large.database.execute(f"COMMIT PREPARED '{gid}'")
+        self.prepared.clear()
+
+
 @pytest.mark.parametrize(
     "statements",
     [
-        ("ALTER TABLE big ADD e int DEFAULT 5",),
-        ("ALTER TABLE big RENAME n TO m", "ALTER TABLE big RENAME m TO n"),
+        ("ALTER TABLE big ADD e text DEFAULT gen_random_uuid()",),
         ("ALTER TABLE big ALTER n TYPE bigint",),
         ("TRUNCATE big", "INSERT INTO big SELECT g, 0, repeat('t', 300), NULL FROM generate_series(1, 5000) g"),
         ("VACUUM FULL big",),
@@ -231,7 +373,7 @@ class TestOpenTransactions:
             "ALTER TABLE other RENAME TO big",
         ),
     ],
-    ids=["add", "rename", "retype", "truncate", "vacuum full", "another table"],
+    ids=["add a value for each row", "retype", "truncate", "vacuum full", "another table"],
 )
 def test_a_table_that_is_altered_is_read_from_the_start(large: LargeTable, statements: tuple[str, ...]) -> None:
     large.read_on()

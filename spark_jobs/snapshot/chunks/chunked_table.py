@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from deltalake.transaction import AddAction
+
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.errors import CdcError
+from spark_jobs.errors import CdcError, SourceError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, connected, source_errors
 from spark_jobs.postgres.table_sizes import table_sizes
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.misfits import Misfits
+from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.adopted.copied_table import CopiedTable, not_adopted
+from spark_jobs.snapshot.chunks.planned_columns import PlannedColumn, PlannedColumns
 from spark_jobs.snapshot.chunks.read_by_key import has_readable_key
-from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, generation_of
+from spark_jobs.snapshot.chunks.read_plan import ChunksRead, FilesRead, ReadPlan, ReadRecord, generation_of
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.snapshot.chunks.transactions_seen import TransactionsSeen
+from spark_jobs.snapshot.chunks.void_plan import AlteredTableError
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, Seen, SnapshotWork, look
 from spark_jobs.snapshot.table_read import TableRead
@@ -28,7 +35,6 @@ from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.table_mode import CommitColumn, keeps_past
 from spark_jobs.writers.whole_table import WholeTable
-from spark_jobs.writers.write_choice import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -37,19 +43,15 @@ _VOID_PLANS = 3
 _OWN_SNAPSHOTS = ExportedSnapshot(None, Lsn(0))
 
 
-class VoidPlanError(Exception):
-    """What is read of the table is of no use: the reason."""
-
-
 @dataclass(frozen=True)
 class ChunkedTable:
-    """A table that is read in chunks: ``table`` and ``read`` as they are now, with the ranges of ``plan``. ``is_new``:
-    nothing is read by this plan yet."""
+    """A table that is read in chunks: ``table`` and ``read`` as they are now, with the ranges of ``plan``. ``known``:
+    the plan that the record has."""
 
     table: PlannedTable
     read: TableRead
     plan: ReadPlan
-    is_new: bool
+    known: ReadPlan | None
 
     @property
     def name(self) -> QualifiedName:
@@ -61,10 +63,32 @@ class ChunkedTable:
 
     @property
     def staged(self) -> StagedFiles:
+        return self._staged(self.plan.columns, self.read.shape)
+
+    def staged_before(self, revision: int) -> StagedFiles:
+        """As they were read with these columns of the plan."""
+        columns = self.plan.revisions[revision]
+        held = tuple(column.in_lake for column in columns.source)
+        return self._staged(columns, replace(self.read.shape, columns=held))
+
+    def _staged(self, columns: PlannedColumns, shape: TableShape) -> StagedFiles:
         """Commit columns are added to the rows in the end, when the snapshot's LSN is known."""
-        return StagedFiles.of(
-            self.plan, self.read.shape, table=self.table.path, aside=self.record.folder, whole=not self.commit_columns
-        )
+        whole = not self.commit_columns
+        return StagedFiles.of(columns, shape, table=self.table.path, aside=self.record.folder, whole=whole)
+
+    def read_into(self, files: tuple[AddAction, ...], first_window: int, misfits: Misfits) -> ChunksRead:
+        """All chunks, read into these files with the columns that the table has now."""
+        newest = len(self.plan.revisions) - 1
+        return ChunksRead((FilesRead("", files, newest),), first_window, newest, is_corrected=True, misfits=misfits)
+
+    def keep_plan(self) -> None:
+        """Raises AlteredTableError if another process has altered the plan, too; and LakeError."""
+        if self.plan == self.known:
+            return
+        if len(self.plan.revisions) == 1:
+            self.record.begin(self.plan)
+        elif not self.record.alter(self.plan):
+            raise AlteredTableError
 
     @property
     def commit_columns(self) -> tuple[CommitColumn, ...]:
@@ -140,27 +164,13 @@ def _chunked(
     lake = table.work.pipeline.lake
     log, record = ChangeLog(lake.change_log), ReadRecord(lake, table.name)
     known, before = record.plan(), table.state()
-    writer, physical, ids = _writer(table, read, before)
-    adopted = table.adopts
-    fresh = ReadPlan(
-        table.name,
-        _source(checkpoint),
-        read.shape.relid,
-        table.seen.fingerprints[table.name].word,
-        _what(table, read),
-        generation_of(before),
-        checkpoint.ordinal + 1,
-        writer,
-        physical,
-        ids,
-        table.seen.ranges[table.name],
-        datetime.now(UTC),
-    )
-    if known is not None and known.is_of_same(fresh):
-        seen = replace(table.seen, ranges={**table.seen.ranges, table.name: known.chunks})
-        table = replace(table, seen=seen, began=known.began)
-        return ChunkedTable(table, _planned_read(table), known, is_new=False)
-    if adopted is not None:
+    fresh = _fresh(table, read, before, checkpoint)
+    plan = None if known is None else _read_on(known, fresh, table)
+    if plan is not None:
+        seen = replace(table.seen, ranges={**table.seen.ranges, table.name: plan.chunks})
+        table = replace(table, seen=seen, began=plan.began)
+        return ChunkedTable(table, _planned_read(table), plan, known)
+    if (adopted := table.adopts) is not None:
         if any(column.mask is not None for column in read.columns):
             raise not_adopted(table.name, adopted.path, "it has masked columns")
         fresh = replace(fresh, adopted=CopiedTable.of(adopted, read.shape, lake.root).version)
@@ -176,7 +186,32 @@ def _chunked(
         return None
     first = transactions.first_window_unseen(log, read.shape.relid, checkpoint.ordinal)
     plan = replace(fresh, first_window=first, attempt=attempt)
-    return ChunkedTable(replace(table, began=plan.began), read, plan, is_new=True)
+    return ChunkedTable(replace(table, began=plan.began), read, plan, known)
+
+
+def _fresh(table: PlannedTable, read: TableRead, before: TableState | None, checkpoint: WindowMarker) -> ReadPlan:
+    fingerprint = table.seen.fingerprints[table.name]
+    return ReadPlan(
+        table.name,
+        _source(checkpoint),
+        read.shape.relid,
+        fingerprint.word,
+        fingerprint.text,
+        _what(table),
+        generation_of(before),
+        checkpoint.ordinal + 1,
+        (_columns(table, read, before),),
+        table.seen.ranges[table.name],
+        datetime.now(UTC),
+    )
+
+
+def _read_on(known: ReadPlan, fresh: ReadPlan, table: PlannedTable) -> ReadPlan | None:
+    """The plan by which the table is read on. None if it is read from the start."""
+    if known.is_of_same(fresh):
+        return known
+    # where changes name no columns' numbers, no DDL on columns is followed in place
+    return None if table.work.watched.by_name else known.altered_as(fresh)
 
 
 def _planned_read(table: PlannedTable) -> TableRead:
@@ -195,20 +230,39 @@ def same_as_planned(chunked: ChunkedTable, table: PlannedTable, checkpoint: Wind
         source=_source(checkpoint),
         relid=read.shape.relid,
         word=table.seen.fingerprints[table.name].word,
-        what=_what(table, read),
+        what=_what(table),
+        revisions=(replace(chunked.plan.columns, source=_read_columns(read)),),
         chunks=table.seen.ranges[table.name],
     )
-    return now.is_of_same(chunked.plan)
+    return chunked.plan.is_of_same(now)
 
 
-def _writer(
-    table: PlannedTable, read: TableRead, before: TableState | None
-) -> tuple[Engine, tuple[str, ...], tuple[int | None, ...]]:
+@contextmanager
+def as_planned(wanted: WantedSnapshots, chunked: ChunkedTable) -> Iterator[None]:
+    """Where a read of the table fails, raises AlteredTableError if the table is no longer as planned."""
+    try:
+        yield
+    except SourceError as error:
+        ((table, _),) = planned(wanted, [chunked.name], wanted.checkpoint)
+        if same_as_planned(chunked, table, wanted.checkpoint):
+            raise error.within(f"{chunked.name} cannot be read") from error
+        raise AlteredTableError from error
+
+
+def _columns(table: PlannedTable, read: TableRead, before: TableState | None) -> PlannedColumns:
+    source = _read_columns(read)
     if table.writer(read) == "deltalake" and not keeps_past(table.mode):
         target = WholeTable.of(table.path, table.written(read), table.provenance(read, before))
         if target is not None and not target.has_other_columns:
-            return "deltalake", target.physical, target.ids
-    return "spark", (), ()
+            return PlannedColumns(source, "deltalake", target.physical, target.ids)
+    return PlannedColumns(source, "spark", (), ())
+
+
+def _read_columns(read: TableRead) -> tuple[PlannedColumn, ...]:
+    return tuple(
+        PlannedColumn(column.attnum, column.name, column.lake_type.sql, column.key, how.on_unrepresentable)
+        for column, how in zip(read.shape.columns, read.columns, strict=True)
+    )
 
 
 def _source(checkpoint: WindowMarker) -> str:
@@ -216,12 +270,9 @@ def _source(checkpoint: WindowMarker) -> str:
     return f"{identity.system_identifier}/{identity.database}/{identity.slot}/{identity.chapter}"
 
 
-def _what(table: PlannedTable, read: TableRead) -> str:
-    """What determines the rows and columns that are read, but for the table itself."""
-    columns = [(column.name, column.attnum, column.lake_type.sql, column.key) for column in read.shape.columns]
-    policies = [(column.base_typid, column.on_unrepresentable) for column in read.columns]
+def _what(table: PlannedTable) -> str:
+    """What determines the rows that are read, and how, but for the table itself and its columns."""
     policy = table.work.pipeline.on_unrepresentable
     adopts = (adopted,) if (adopted := table.adopts) is not None else ()
-    parts = (columns, policies, table.row_filter, table.mask, table.types.word, policy)
-    parts = (*parts, *table.form.commit_columns, *adopts)
+    parts = (table.row_filter, table.mask, table.types.word, policy, *table.form.commit_columns, *adopts)
     return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -21,7 +21,14 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture_through
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
-from spark_jobs.errors import LakeError, LakeInUseError, NeedsSnapshotError, SchemaChangeError
+from spark_jobs.errors import (
+    LakeError,
+    LakeInUseError,
+    NeedsSnapshotError,
+    PreconditionError,
+    RefusedChangeError,
+    UnrepresentableError,
+)
 from spark_jobs.lake.cuts import forget
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
@@ -33,16 +40,13 @@ from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.net_columns import ddl, value_fields
-from spark_jobs.snapshot.chunks.chunked_table import (
-    ChunkedTable,
-    VoidPlanError,
-    planned,
-    same_as_planned,
-)
+from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, planned, same_as_planned
 from spark_jobs.snapshot.chunks.correct import corrected
+from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow, are_named_alike
 from spark_jobs.snapshot.chunks.read_by_key import queries_by_key
 from spark_jobs.snapshot.chunks.read_plan import ChunksRead, generation_of, rows_of
 from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
+from spark_jobs.snapshot.chunks.void_plan import AlteredTableError, VoidPlanError
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable
 from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files
@@ -75,23 +79,27 @@ def finished(
 ) -> TableSnapshot:
     """The table's new snapshot. Raises VoidPlanError if the table must be read from the start, and what capturing,
     reading, decoding and writing raise; then what is read stays."""
-    run, read = wanted.run, chunked.read
+    run, read, plan = wanted.run, chunked.read, chunked.plan
+    now = ColumnsNow(read.shape, run.pipeline.on_unrepresentable)
     doubtful: pa.Table | None = None  # after the first correction, only those rows that are read again
     for _ in range(_ATTEMPTS):
         last = _captured(run, capturing)
         ((table, transactions),) = planned(wanted, [chunked.name], last)
         if not same_as_planned(chunked, table, last):
-            raise VoidPlanError("the table was altered")
-        files, unknown, misfits = _corrected(run, chunked, done, last, doubtful)
+            raise AlteredTableError
+        files, unknown, misfits = _corrected(run, chunked, done, now, last, doubtful)
+        if not are_named_alike(misfits, plan.revisions):
+            raise VoidPlanError("columns of values that the lake's types cannot hold were renamed or dropped")
         if not unknown.num_rows:
-            done = replace(done, files=files, misfits=misfits)
+            done = chunked.read_into(files, done.first_window, misfits)
             return _written(chunked, replace(table, began=chunked.plan.began), read, last, done)
-        by_key, of_keys = _read_by_key(chunked, unknown, connect)
+        with as_planned(wanted, chunked):
+            by_key, of_keys = _read_by_key(chunked, unknown, connect)
         files, misfits = (*files, *by_key), Misfits.all_of((misfits, of_keys))
         log = ChangeLog(run.pipeline.lake.change_log)
         first = transactions.first_window_unseen(log, read.shape.relid, last.ordinal)
-        chunked.record.correct(files, first, misfits)
-        done = ChunksRead(files, first, is_corrected=True, misfits=misfits)
+        done = chunked.read_into(files, first, misfits)
+        chunked.record.correct(plan, done)
         doubtful = unknown if first > last.ordinal else None
     raise LakeError(
         f"{chunked.name}: rows of it change faster than they can be read by their keys", hint="run it again"
@@ -113,14 +121,19 @@ def _captured(run: Run, capturing: AbstractContextManager[object]) -> WindowMark
 
 
 def _corrected(
-    run: Run, chunked: ChunkedTable, done: ChunksRead, last: WindowMarker, doubtful: pa.Table | None
+    run: Run,
+    chunked: ChunkedTable,
+    done: ChunksRead,
+    now: ColumnsNow,
+    last: WindowMarker,
+    doubtful: pa.Table | None,
 ) -> tuple[tuple[AddAction, ...], pa.Table, Misfits]:
     """The files with the rows at the end of window ``last``, without those rows whose keys are the second result.
     Third are the misfits so far."""
     staged, files, misfits = chunked.staged, done.files, done.misfits
     unknown: pa.Table | None = None
     added: tuple[AddAction, ...] = ()
-    for net in _net_changes(run, chunked, done.first_window, last):
+    for net in map(now.net, _net_changes(run, chunked, done, last)):
         found = corrected(staged, files, net, doubtful=doubtful, unknown=unknown)
         superseded = [file for file in added if file not in found.files]
         files, unknown, misfits = found.files, found.unknown, Misfits.all_of((misfits, net.misfits))
@@ -129,31 +142,32 @@ def _corrected(
     return files, pa.table({}) if unknown is None else unknown, misfits
 
 
-def _net_changes(run: Run, chunked: ChunkedTable, first: int, last: WindowMarker) -> Iterator[NetChange]:
-    """Those of the table from window ``first`` to ``last``: each of as many windows as fit into memory."""
-    pipeline, plan, shape = run.pipeline, chunked.plan, chunked.read.shape
+def _net_changes(run: Run, chunked: ChunkedTable, done: ChunksRead, last: WindowMarker) -> Iterator[NetChange]:
+    """Those of the table that ``done`` does not show, up to window ``last``: each of as many windows as fit into
+    memory, with the columns that the table has at its end."""
+    pipeline, plan, first = run.pipeline, chunked.plan, done.first_window
     shows = pipeline.table(chunked.name).shows
     generation = Generation(Lsn(0), plan.word, (), "mirror", chunked.table.types, chunked.table.mask, shows=shows)
     state = TableState(chunked.name, generation, first - 1, -1, plan.relid)
     log = ChangeLog(pipeline.lake.change_log)
     markers = [marker for marker in log.markers(first - 1) if marker.ordinal <= last.ordinal]
-    whole = TableRange(run, state, markers)
+    wanted = frozenset(column.attnum for column in plan.columns.source)
+    whole = TableRange(run, state, markers, columns=wanted)
     if not markers:
         return
     if (missing := first_missing(state.ordinal, markers)) is not None:
         raise VoidPlanError(f"the change log does not hold window {missing}")
     if why := change_without_event(markers, state) or understood_windows(markers, state)[1]:
         raise VoidPlanError(why.what)
-    held = [DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in shape.columns]
+    held = plan.revisions[done.revision].in_lake
     for part in _parts(whole):
         try:
             landed = landed_changes(part, held) if part.concerns_table() else None
-        except (SchemaChangeError, NeedsSnapshotError) as error:
+        except (NeedsSnapshotError, PreconditionError, RefusedChangeError) as error:
             raise VoidPlanError(error.what) from error
         if landed is None:
             continue
-        if landed.words:
-            raise VoidPlanError(", ".join(landed.words))
+        held = tuple(DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in landed.shape.columns)
         try:
             net = net_change(
                 landed.rows,
@@ -164,6 +178,10 @@ def _net_changes(run: Run, chunked: ChunkedTable, first: int, last: WindowMarker
             )
         except NeedsSnapshotError as error:
             raise VoidPlanError(error.what) from error
+        except UnrepresentableError as error:
+            if len(plan.revisions) == 1:
+                raise
+            raise VoidPlanError(error.what) from error  # of a column that may be gone by now
         if net.truncated:
             raise VoidPlanError("it was truncated")
         yield net
@@ -213,12 +231,12 @@ class _StagedRows:
         plan = self.chunked.plan
         if generation_of(self.chunked.table.state()) != plan.generation:
             raise LakeInUseError(f"another process has taken a snapshot of {plan.name}", hint="run it again")
-        if plan.writer == "spark":
+        if plan.columns.writer == "spark":
             return None
         target = WholeTable.of(self.chunked.table.path, self.table.written(self.read), provenance)
         if target is not None and target.is_new:
-            return replace(target, physical=plan.physical, ids=plan.ids)
-        if target is None or (target.physical, target.ids) != (plan.physical, plan.ids):
+            return replace(target, physical=plan.columns.physical, ids=plan.columns.ids)
+        if target is None or (target.physical, target.ids) != (plan.columns.physical, plan.columns.ids):
             raise VoidPlanError("somebody has replaced its Delta table")
         return target
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -23,13 +23,17 @@ from spark_jobs.delta.removal import files_below, remove_empty_folders
 from spark_jobs.delta.whole_files import content_of, create_file, delete_files
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.fingerprint_differences import differences
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
+from spark_jobs.snapshot.chunks.planned_columns import PlannedColumns
 from spark_jobs.snapshot.export import CtidRange, SnapshotValue
 from spark_jobs.storage import Location
-from spark_jobs.writers.write_choice import Engine
 
 _FOLDER = "chunks"
-_PLAN, _CHUNK, _CORRECTED = "plan.json", "chunk-{:06}.json", "corrected-{:020}.json"
+# the newest plan counts, and of a chunk's files the one for the newest columns
+_PLAN, _CHUNK, _CORRECTED = "plan-{:03}.json", "chunk-{:06}-", "corrected-{:020}.json"
+_OF_PLAN = "plan-"
 _ADOPTED = "adopted-{:06}"
 _OF_MISFITS = "misfits-"
 _MISFITS = _OF_MISFITS + "{:06}.json"
@@ -37,30 +41,34 @@ _MISFITS = _OF_MISFITS + "{:06}.json"
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """How the table ``name`` is read. ``source``: the identity of the change log's chapter. ``word``: the table's
-    fingerprint, and ``what``: that of the columns and rows that are read. ``generation``: of the lake's table, empty if
-    there is none. If one of these is another by now, the plan is void.
+    """How the table ``name`` is read. ``source``: the identity of the change log's chapter. ``word`` and
+    ``fingerprint``: the table's, as ``Fingerprint`` has them; ``what``: determines which rows are read, and how.
+    ``generation``: of the lake's table, empty if there is none. If one of these is another by now, the plan is void,
+    unless ``altered_as`` says that it is not.
 
-    ``first_window``: the first one with changes that a chunk may not show. ``writer``: what commits the table; its
-    files have the names ``physical`` and numbers ``ids``. ``chunks``: the ranges of blocks to read. ``attempt``: how
+    ``first_window``: the first one with changes that a chunk may not show. ``revisions``: the columns that are read,
+    after those that were read before the table was altered. ``chunks``: the ranges of blocks to read. ``attempt``: how
     many plans of this table were void before. ``adopted``: the version of the table whose rows are adopted, empty if
-    none are.
+    none are; then nothing that was read is of use once the table is altered.
     """
 
     name: QualifiedName
     source: str
     relid: int
     word: str
+    fingerprint: str
     what: str
     generation: str
     first_window: int
-    writer: Engine
-    physical: tuple[str, ...]
-    ids: tuple[int | None, ...]
+    revisions: tuple[PlannedColumns, ...]
     chunks: tuple[CtidRange, ...]
     began: datetime
     attempt: int = 0
     adopted: str = ""
+
+    @property
+    def columns(self) -> PlannedColumns:
+        return self.revisions[-1]
 
     def goes_on_from(self, state: TableState | None) -> bool:
         """Whether the next run reads on, as ``state`` is what the lake has. If not, a process was killed when it had
@@ -73,12 +81,30 @@ class ReadPlan:
         return not self.chunks
 
     def is_of_same(self, other: ReadPlan) -> bool:
-        """Whether chunks that were read by the other plan are as good as those read by this one."""
-        return self._of == other._of
+        """Whether the table is still as it was when this plan was made or altered: ``other`` is for what it is now."""
+        same = self._is_of_same_rows(other) and (self.word, self.columns.source) == (other.word, other.columns.source)
+        return same and self._leaves.items() <= other._leaves.items()
 
-    @property
-    def _of(self) -> tuple[object, ...]:
-        return self.source, self.relid, self.word, self.what, self.generation, self._leaves
+    def altered_as(self, other: ReadPlan) -> ReadPlan | None:
+        """The plan that reads on, as the table is now, which ``other`` was made for. None if what was read is of no use
+        to it: DDL that is followed in place changes no row that was read, but gives it other columns. Partitions that
+        were created have no chunk, as the change log has all their rows."""
+        leaves = {chunk.relid: chunk for chunk in other.chunks}
+        if self.is_void or self.adopted or not self._is_of_same_rows(other) or not self.columns.become(other.columns):
+            return None
+        if any(chunk.relid not in leaves or leaves[chunk.relid].file != chunk.file for chunk in self.chunks):
+            return None
+        found = differences(Fingerprint.of(self.word, self.fingerprint), Fingerprint.of(other.word, other.fingerprint))
+        if found.reasons or found.moved_files:
+            return None
+        chunks = tuple(replace(chunk, form=leaves[chunk.relid].form) for chunk in self.chunks)
+        columns = self.columns if self.columns.source == other.columns.source else other.columns
+        revisions = (*self.revisions, columns)
+        return replace(self, word=other.word, fingerprint=other.fingerprint, revisions=revisions, chunks=chunks)
+
+    def _is_of_same_rows(self, other: ReadPlan) -> bool:
+        mine, theirs = ((plan.source, plan.relid, plan.what, plan.generation) for plan in (self, other))
+        return mine == theirs
 
     @property
     def _leaves(self) -> dict[int, tuple[str, str]]:
@@ -101,6 +127,7 @@ class ReadPlan:
         chunks = [(chunk.relid, chunk.first, chunk.last, chunk.stored_bytes) for chunk in self.chunks]
         name = (self.name.nspname, self.name.relname)
         fields = {**self.__dict__, "name": name, "began": self.began.isoformat(), "leaves": leaves, "chunks": chunks}
+        fields["revisions"] = [asdict(columns) for columns in self.revisions]
         return json.dumps(fields).encode()
 
     @classmethod
@@ -119,22 +146,35 @@ class ReadPlan:
         return replace(
             plan,
             name=QualifiedName(*fields["name"]),
-            physical=tuple(plan.physical),
-            ids=tuple(plan.ids),
+            revisions=tuple(map(PlannedColumns.from_json, fields["revisions"])),
             began=datetime.fromisoformat(fields["began"]),
         )
 
 
 @dataclass(frozen=True)
-class ChunksRead:
-    """``files``: those with the rows of the chunks that are read. ``first_window``: see ``ReadPlan``.
-    ``is_corrected``: all chunks are read, and the files show all changes before ``first_window``. ``misfits``: of these
-    rows, and of rows that a change has replaced since they were read."""
+class FilesRead:
+    """The ``files`` that the file ``name`` of the record names, with the columns of one revision of the plan."""
 
+    name: str
     files: tuple[AddAction, ...]
+    revision: int
+
+
+@dataclass(frozen=True)
+class ChunksRead:
+    """``parts``: the files with the rows of the chunks that are read. ``first_window``: see ``ReadPlan``; ``revision``:
+    the columns that the table had then. ``is_corrected``: all chunks are read, and the files show all changes before
+    ``first_window``. ``misfits``: of these rows, and of rows that a change has replaced since they were read."""
+
+    parts: tuple[FilesRead, ...]
     first_window: int
+    revision: int = 0
     is_corrected: bool = False
     misfits: Misfits = NO_MISFITS
+
+    @property
+    def files(self) -> tuple[AddAction, ...]:
+        return tuple(file for part in self.parts for file in part.files)
 
 
 @dataclass(frozen=True)
@@ -150,53 +190,63 @@ class ReadRecord:
 
     def plan(self) -> ReadPlan | None:
         """None without one, or if it cannot be understood: then the table is read from the start. Raises LakeError."""
-        return _plan_in(self.folder)
+        newest = max((name for name in self._names() if name.startswith(_OF_PLAN)), default=None)
+        return None if newest is None else _plan_in(self.folder, newest)
 
     def begin(self, plan: ReadPlan) -> None:
         """Put ``plan`` in the place of everything that is there. Raises LakeError."""
         self.remove()
-        self._write(_PLAN, plan.to_json())
+        self._write(_PLAN.format(0), plan.to_json())
+
+    def alter(self, plan: ReadPlan) -> bool:
+        """``plan`` follows the one that is there: what was read stays. False if another process has written one that
+        follows, too. Raises LakeError."""
+        return self._write(_PLAN.format(len(plan.revisions) - 1), plan.to_json())
 
     def unread(self, plan: ReadPlan) -> tuple[int, ...]:
         """The numbers of the pieces that are not read yet; one listing. Raises LakeError."""
         there = self._names()
         if _newest_correction(there):
             return ()
-        return tuple(number for number in range(plan.pieces) if _CHUNK.format(number) not in there)
+        read = {name.rpartition("-")[0] + "-" for name in there}
+        return tuple(number for number in range(plan.pieces) if _CHUNK.format(number) not in read)
 
     def chunks(self, plan: ReadPlan) -> ChunksRead:
         """What is read already. Raises LakeError."""
         there = self._names()
         if (corrected := _newest_correction(there)) and (data := self._read(corrected)) is not None:
             fields = json.loads(data)
-            misfits = Misfits.from_json(fields["misfits"]) if "misfits" in fields else NO_MISFITS
-            return ChunksRead(_files(fields["files"]), fields["first_window"], is_corrected=True, misfits=misfits)
-        files = self._files_of_chunks(plan, there).values()
+            misfits = Misfits.from_json(fields["misfits"])
+            part = FilesRead(corrected, _files(fields["files"]), fields["columns"])
+            return ChunksRead((part,), fields["first_window"], fields["revision"], is_corrected=True, misfits=misfits)
         noted = (data for name in sorted(there) if name.startswith(_OF_MISFITS) and (data := self._read(name)))
         misfits = Misfits.all_of(map(Misfits.from_json, noted))
-        return ChunksRead(tuple(file for chunk in files for file in chunk), plan.first_window, misfits=misfits)
+        return ChunksRead(self._of_chunks(plan, there), plan.first_window, misfits=misfits)
 
-    def forget(self, plan: ReadPlan, gone: Set[str]) -> None:
-        """Those chunks are not read of which a file is ``gone``. Raises LakeError."""
-        read = self._files_of_chunks(plan, self._names())
-        lost = [name for name, files in read.items() if gone & {file.path for file in files}]
-        delete_files(self.folder, lost)
-
-    def _files_of_chunks(self, plan: ReadPlan, there: Set[str]) -> dict[str, tuple[AddAction, ...]]:
-        """By the name of the chunk's file."""
-        names = [name for number in range(plan.pieces) if (name := _CHUNK.format(number)) in there]
+    def _of_chunks(self, plan: ReadPlan, there: Set[str]) -> tuple[FilesRead, ...]:
+        starts = [_CHUNK.format(number) for number in range(plan.pieces)]
+        newest = {name.rpartition("-")[0] + "-": name for name in sorted(there)}
+        names = [newest[start] for start in starts if start in newest]
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
             found = list(pool.map(self._read, names))
-        return {name: _files(json.loads(data)) for name, data in zip(names, found, strict=True) if data}
+        return tuple(
+            FilesRead(name, _files(json.loads(data)), int(name.rpartition("-")[2].removesuffix(".json")))
+            for name, data in zip(names, found, strict=True)
+            if data
+        )
+
+    def forget(self, parts: Iterable[FilesRead]) -> None:
+        """Those chunks are not read. Raises LakeError."""
+        delete_files(self.folder, [part.name for part in parts])
 
     def _names(self) -> frozenset[str]:
         return frozenset(file.name for file in files_below(self.folder))
 
-    def add(self, number: int, files: Sequence[AddAction], misfits: Misfits = NO_MISFITS) -> None:
+    def add(self, plan: ReadPlan, number: int, files: Sequence[AddAction], misfits: Misfits = NO_MISFITS) -> None:
         """This chunk is read. Raises LakeError."""
         if misfits:
             self._write(_MISFITS.format(number), misfits.to_json().encode())
-        self._write(_CHUNK.format(number), json.dumps([asdict(file) for file in files]).encode())
+        self._add(_CHUNK.format(number), plan, files)
 
     def adopt(self, number: int, rows: np.ndarray) -> None:
         """The chunk has these ``rows`` of what is adopted, 64-bit numbers. If it is read again after this, that still
@@ -209,12 +259,24 @@ class ReadRecord:
             data = self._read(_ADOPTED.format(number))
             yield None if data is None else np.frombuffer(data, "<u8")
 
-    def correct(self, files: Sequence[AddAction], first_window: int, misfits: Misfits) -> None:
-        """These files have the rows of all chunks, and show all changes before ``first_window``. Raises LakeError."""
+    def convert(self, plan: ReadPlan, part: FilesRead, files: Sequence[AddAction]) -> None:
+        """These files have the rows of a chunk with the plan's columns. Raises LakeError."""
+        self._add(part.name.rpartition("-")[0] + "-", plan, files)
+        delete_files(self.folder, [part.name])
+
+    def _add(self, start: str, plan: ReadPlan, files: Sequence[AddAction]) -> None:
+        name = f"{start}{len(plan.revisions) - 1:03}.json"
+        self._write(name, json.dumps([asdict(file) for file in files]).encode())
+
+    def correct(self, plan: ReadPlan, done: ChunksRead) -> None:
+        """The files of ``done`` have the plan's columns, the rows of all chunks, and show all changes before its first
+        window. Raises LakeError."""
         fields = {
-            "files": [asdict(file) for file in files],
-            "first_window": first_window,
-            "misfits": misfits.to_json(),
+            "files": [asdict(file) for file in done.files],
+            "columns": len(plan.revisions) - 1,
+            "first_window": done.first_window,
+            "revision": done.revision,
+            "misfits": done.misfits.to_json(),
         }
         self._write(_CORRECTED.format(time.time_ns()), json.dumps(fields).encode())
 
@@ -226,8 +288,8 @@ class ReadRecord:
         """Raises LakeError."""
         names = [file.name for file in files_below(self.folder)]
         # the plan last: without one, what is left of the others is never read
-        for some in ([name for name in names if name != _PLAN], [name for name in names if name == _PLAN]):
-            delete_files(self.folder, some)
+        for is_plan in (False, True):
+            delete_files(self.folder, [name for name in names if name.startswith(_OF_PLAN) is is_plan])
         remove_empty_folders(self.folder)
 
     def _read(self, name: str) -> bytes | None:
@@ -240,9 +302,10 @@ class ReadRecord:
 
 def plans(lake: Lake) -> Iterator[ReadPlan]:
     """Those of all snapshots in chunks that are not finished. One listing if there are none. Raises LakeError."""
-    for file in files_below(lake.all_staging):
-        folder, _, name = file.name.rpartition("/")
-        if name == _PLAN and (plan := _plan_in(lake.all_staging / folder)) is not None:
+    places = (file.name.rpartition("/") for file in files_below(lake.all_staging))
+    newest = {folder: name for folder, _, name in places if name.startswith(_OF_PLAN)}  # as they are in order
+    for folder, name in newest.items():
+        if (plan := _plan_in(lake.all_staging / folder, name)) is not None:
             yield plan
 
 
@@ -275,8 +338,8 @@ def _newest_correction(names: Set[str]) -> str | None:
     return max((name for name in names if name.startswith(_CORRECTED.partition("{")[0])), default=None)
 
 
-def _plan_in(folder: Location) -> ReadPlan | None:
-    data = _content(folder, _PLAN)
+def _plan_in(folder: Location, name: str) -> ReadPlan | None:
+    data = _content(folder, name)
     try:
         return None if data is None else ReadPlan.from_json(data)
     except (ValueError, TypeError, KeyError):

@@ -1,14 +1,16 @@
-"""One table read in chunks: those that are missing, then what changed meanwhile. Begun again if it is altered."""
+"""One table read in chunks: those that are missing, then what changed meanwhile. DDL that rewrites it begins again."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from deltalake.transaction import AddAction
 
-from spark_jobs.errors import CdcError, SnapshotGoesOnError, SourceError
+from spark_jobs.decode.threads import in_threads
+from spark_jobs.errors import CdcError, SnapshotGoesOnError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.progress import Step
@@ -16,14 +18,14 @@ from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks.adoption import Adoption, void_if_changed
 from spark_jobs.snapshot.chunks.chunked_table import (
     ChunkedTable,
-    VoidPlanError,
+    as_planned,
     chunked_tables,
-    planned,
-    same_as_planned,
 )
 from spark_jobs.snapshot.chunks.finish import finished
+from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow
 from spark_jobs.snapshot.chunks.read_chunks import Pace, read_chunks
-from spark_jobs.snapshot.chunks.read_plan import ChunksRead
+from spark_jobs.snapshot.chunks.read_plan import ChunksRead, FilesRead
+from spark_jobs.snapshot.chunks.void_plan import AlteredTableError, VoidPlanError
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.table_read import TaskReader
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots, require_same_server
@@ -45,16 +47,20 @@ def snapshot_in_chunks(
         except VoidPlanError as void:
             _log.warning("%s is read from the start: %s", chunked.name, void)
             chunked.record.void(chunked.plan)
-            again, errors = chunked_tables(wanted, [chunked.name])
-            if not again:
-                error = errors.get(chunked.name) or SnapshotGoesOnError(
-                    f"{chunked.name} cannot be read in chunks: {void}", hint="the next run reads it in one transaction"
-                )
-                return TableSnapshot(chunked.name, Lsn(0), error=error, reason=chunked.table.reason)
-            chunked = again[0]
+            why = str(void)
+        except AlteredTableError:
+            why = "it was altered"
         except CdcError as error:
             reason = chunked.table.reason
             return TableSnapshot(chunked.name, Lsn(0), chunked.plan.relid, error=error, reason=reason)
+        again, errors = chunked_tables(wanted, [chunked.name])
+        if not again:
+            in_one = SnapshotGoesOnError(
+                f"{chunked.name} cannot be read in chunks: {why}", hint="the next run reads it in one transaction"
+            )
+            failed = errors.get(chunked.name, in_one)
+            return TableSnapshot(chunked.name, Lsn(0), error=failed, reason=chunked.table.reason)
+        chunked = again[0]
 
 
 def _read_on(
@@ -65,14 +71,13 @@ def _read_on(
     capturing: AbstractContextManager[object],
 ) -> TableSnapshot:
     """Read chunks until all are read or the time is over. Raises SnapshotGoesOnError in the second case."""
-    run, table, record = wanted.run, chunked.table, chunked.record
+    run, table = wanted.run, chunked.table
     with run.guard.table(chunked.name):
         if (before := table.state()) is not None:
             table.require_accepted(chunked.read, before)
         require_same_server(run, wanted.checkpoint)
-        if chunked.is_new:
-            record.begin(chunked.plan)
-        done = _all_read(wanted, chunked, pace, connect)
+        chunked.keep_plan()
+        done = _converted(chunked, _all_read(wanted, chunked, pace, connect))
     return finished(wanted, chunked, done, connect, capturing)
 
 
@@ -87,11 +92,36 @@ def _all_read(wanted: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connec
                 hint="`postgres-cdc sync` reads the others",
             )
         done = record.chunks(plan)
-        if not (gone := chunked.staged.missing(done.files)):
+        if not (gone := [part for part in done.parts if chunked.staged_before(part.revision).missing(part.files)]):
             return done
         if done.is_corrected:
-            raise VoidPlanError(f"{len(gone)} of the files that it was read into are gone")
-        record.forget(plan, gone)
+            raise VoidPlanError("files that it was read into are gone")
+        record.forget(gone)
+
+
+def _converted(chunked: ChunkedTable, done: ChunksRead) -> ChunksRead:
+    """The same rows with the columns that the table has now, as far as they were read with others. Raises
+    VoidPlanError."""
+    plan, record = chunked.plan, chunked.record
+    others = [part for part in done.parts if plan.revisions[part.revision] != plan.columns]
+    if not others:
+        return done
+    now = ColumnsNow(chunked.read.shape, chunked.table.work.pipeline.on_unrepresentable)
+
+    def convert(part: FilesRead) -> FilesRead:
+        before = chunked.staged_before(part.revision)
+        numbers = [column.attnum for column in before.shape.columns]
+        batches = (now.rows(rows, numbers) for file in part.files for rows in before.batches(file))
+        files = tuple(chunked.staged.write(batches).actions)
+        if not done.is_corrected:
+            record.convert(plan, part, files)
+        return replace(part, files=files, revision=len(plan.revisions) - 1)
+
+    changed = {part.name: part for part in in_threads(convert, others)}
+    done = replace(done, parts=tuple(changed.get(part.name, part) for part in done.parts))
+    if done.is_corrected:
+        record.correct(plan, done)
+    return done
 
 
 def _read_pieces(wanted: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> None:
@@ -105,7 +135,7 @@ def _read_pieces(wanted: WantedSnapshots, chunked: ChunkedTable, pace: Pace, con
         adoption = Adoption.of(chunked)
         _read(wanted, chunked, chunks, adoption.reader(connect, pace), pace)
         if record.unread(plan) == (len(plan.chunks),):
-            record.add(len(plan.chunks), adoption.write())
+            record.add(plan, len(plan.chunks), adoption.write())
             adoption.forget()
 
 
@@ -117,17 +147,11 @@ def _read(
     left = set(numbers)
 
     def is_read(number: int, files: Sequence[AddAction], misfits: Misfits) -> None:
-        record.add(number, files, misfits)
+        record.add(plan, number, files, misfits)
         left.discard(number)
         size = plan.size - sum(plan.chunks[each].stored_bytes for each in left)
         run.progress(Step("read", str(chunked.name), size, plan.size, "bytes"))
 
-    try:
-        read_chunks(
-            numbers, read_chunk, chunked.staged, pace, options.parallel or local_cores(run.pipeline.spark), is_read
-        )
-    except SourceError as error:
-        ((table, _),) = planned(wanted, [chunked.name], wanted.checkpoint)
-        if same_as_planned(chunked, table, wanted.checkpoint):
-            raise error.within(f"{chunked.name} cannot be read") from error
-        raise VoidPlanError(error.what) from error
+    cores = local_cores(run.pipeline.spark)
+    with as_planned(wanted, chunked):
+        read_chunks(numbers, read_chunk, chunked.staged, pace, options.parallel or cores, is_read)

@@ -15,7 +15,7 @@ from spark_jobs.delta.removal import entries
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.schema.net_columns import arrow_schema, value, value_fields
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.snapshot.chunks.read_plan import ReadPlan
+from spark_jobs.snapshot.chunks.planned_columns import PlannedColumns
 from spark_jobs.storage import Location
 from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.whole_table import STEM
@@ -32,11 +32,12 @@ class StagedFiles:
 
     @classmethod
     def of(
-        cls, plan: ReadPlan, shape: TableShape, *, table: Location, aside: Location, whole: bool = True
+        cls, columns: PlannedColumns, shape: TableShape, *, table: Location, aside: Location, whole: bool = True
     ) -> StagedFiles:
         """``whole``: the table has no other columns."""
-        if plan.writer == "deltalake" and whole:
-            return cls(table, shape, file_layout(written_columns(shape.columns), plan.physical, plan.ids, stem=STEM))
+        if columns.writer == "deltalake" and whole:
+            layout = file_layout(written_columns(shape.columns), columns.physical, columns.ids, stem=STEM)
+            return cls(table, shape, layout)
         return cls(aside, shape, Layout(arrow_schema(value_fields(shape)), statistics=(), unique=(), stem=STEM))
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> DataFiles:
