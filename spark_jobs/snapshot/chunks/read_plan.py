@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ _OF_PLAN = "plan-"
 _ADOPTED = "adopted-{:06}"
 _OF_MISFITS = "misfits-"
 _MISFITS = _OF_MISFITS + "{:06}.json"
+_CHUNKS_OF_PACE = 32  # so many tell how long the others take: a pause between two runs is forgotten
 
 
 @dataclass(frozen=True)
@@ -311,13 +312,28 @@ def plans(lake: Lake) -> Iterator[ReadPlan]:
 
 @dataclass(frozen=True)
 class SnapshotProgress:
-    """Of a snapshot that is not finished: how many of its ``chunks`` are read."""
+    """Of a snapshot that is not finished: how many of its ``chunks`` are read. ``seconds_left``: how long reading takes
+    the others, as long as the last ones took; None if that is not known."""
 
     chunks_read: int
     chunks: int
+    seconds_left: float | None = None
+
+    @classmethod
+    def of(cls, record: ReadRecord, plan: ReadPlan) -> SnapshotProgress:
+        """Two listings. Raises LakeError."""
+        left, chunks = len(record.unread(plan)), plan.pieces
+        if not left:
+            return cls(chunks, chunks)
+        start = _CHUNK.partition("{")[0]
+        ended = sorted(file.modified for file in files_below(record.folder) if file.name.startswith(start))
+        last = ended[-_CHUNKS_OF_PACE:]
+        seconds = (last[-1] - last[0]) / 1000 / (len(last) - 1) * left if len(last) > 1 else None
+        return cls(chunks - left, chunks, seconds)
 
     def __str__(self) -> str:
-        return f"{self.chunks_read:,} of {self.chunks:,} chunks"
+        read = f"{self.chunks_read:,} of {self.chunks:,} chunks"
+        return read if self.seconds_left is None else f"{read}, {timedelta(seconds=round(self.seconds_left))} left"
 
 
 def generation_of(state: TableState | None) -> str:
@@ -328,7 +344,7 @@ def generation_of(state: TableState | None) -> str:
 def snapshot_progress(lake: Lake, states: Mapping[QualifiedName, TableState]) -> dict[QualifiedName, SnapshotProgress]:
     """Of the tables that are read in chunks now. ``states``: of those in the lake. Raises LakeError."""
     return {
-        plan.name: SnapshotProgress(plan.pieces - len(ReadRecord(lake, plan.name).unread(plan)), plan.pieces)
+        plan.name: SnapshotProgress.of(ReadRecord(lake, plan.name), plan)
         for plan in plans(lake)
         if not plan.is_void and plan.goes_on_from(states.get(plan.name))
     }
