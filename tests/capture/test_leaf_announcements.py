@@ -8,16 +8,12 @@ import pytest
 
 from spark_jobs.capture.capture import capture
 from spark_jobs.sync import prepare
+from tests.capture.leaves import MADE, REASON
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
 
-MADE = (
-    "CREATE TABLE root (id int PRIMARY KEY, v text NOT NULL) PARTITION BY RANGE (id)",
-    "CREATE TABLE leaf PARTITION OF root FOR VALUES FROM (0) TO (1000)",
-    "INSERT INTO root SELECT g, 'v' || g FROM generate_series(1, 9) g",
-)
 MOVE = "UPDATE root SET id = id + 100 WHERE id = 2"
 BACK = "ALTER TABLE leaf REPLICA IDENTITY DEFAULT"
 ANOTHER_INDEX = (
@@ -27,7 +23,6 @@ ANOTHER_INDEX = (
     BACK,
     "DROP INDEX x",
 )
-REASON = ("the replica identity of public.leaf was another for a time",)
 
 
 @pytest.mark.parametrize(

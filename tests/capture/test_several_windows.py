@@ -21,7 +21,7 @@ from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from tests.at_night import at_night
-from tests.capture.test_leaf_announcements import MADE, REASON
+from tests.capture.leaves import MADE, REASON
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.log_rows import log_rows

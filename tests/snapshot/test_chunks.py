@@ -207,13 +207,13 @@ class TestOpenTransactions:
         """Whether these statements, which end with a commit, wait for a standby."""
         waits = f"SELECT 1 FROM pg_stat_activity WHERE pid = {session.info.backend_pid} AND wait_event = 'SyncRep'"
         session.pgconn.send_query(statements.encode())
-        while session.pgconn.is_busy():
-            if database.execute(waits):
-                return True
-            session.pgconn.consume_input()
-        while session.pgconn.get_result() is not None:
-            pass
-        return False
+        while True:  # each statement has a result, and the last one's may be late
+            while session.pgconn.is_busy():
+                if database.execute(waits):
+                    return True
+                session.pgconn.consume_input()
+            if session.pgconn.get_result() is None:
+                return False
 
 
 def test_columns_that_are_altered_in_place_are_followed(large: LargeTable, caplog: pytest.LogCaptureFixture) -> None:

@@ -34,3 +34,40 @@ def truncate(*relids: int) -> bytes:
 
 def emitted(lsn: int, transactional: bool) -> bytes:
     return struct.pack("!cBq", b"M", transactional, lsn) + b"p\0" + struct.pack("!I", 1) + b"x"
+
+
+def start(xid: int, first: bool = True) -> bytes:
+    return struct.pack("!cIB", b"S", xid, first)
+
+
+STOP = b"E"
+
+
+def streamed(xid: int, message: bytes) -> bytes:
+    return message[:1] + struct.pack("!I", xid) + message[1:]
+
+
+def stream_commit(xid: int, lsn: int) -> bytes:
+    return struct.pack("!cIBqqq", b"c", xid, 0, lsn, lsn + 8, 5)
+
+
+def stream_abort(xid: int, subxid: int) -> bytes:
+    return struct.pack("!cII", b"A", xid, subxid)
+
+
+def begin_prepare(xid: int, gid: bytes = b"g") -> bytes:
+    return struct.pack("!cqqqI", b"b", 0x110, 0x118, 5, xid) + gid + b"\0"
+
+
+def prepare(xid: int, gid: bytes = b"g", kind: bytes = b"P") -> bytes:
+    return struct.pack("!cBqqqI", kind, 0, 0x110, 0x118, 5, xid) + gid + b"\0"
+
+
+def commit_prepared(xid: int, lsn: int, gid: bytes = b"g") -> bytes:
+    return struct.pack("!cBqqqI", b"K", 0, lsn, lsn + 8, 5, xid) + gid + b"\0"
+
+
+R = relation(1, 1)
+I = change("I", 1)  # noqa: E741
+S7 = [start(7), streamed(7, R), streamed(7, I), STOP]
+P8 = [begin_prepare(8), R, I, prepare(8)]

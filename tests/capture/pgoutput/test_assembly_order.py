@@ -13,45 +13,25 @@ from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.errors import DecodeError
 from tests.capture.pgoutput.assembled_rows import WINDOW, in_columns
-from tests.capture.pgoutput.packed_messages import begin, change, commit, emitted, relation
+from tests.capture.pgoutput.packed_messages import (
+    P8,
+    S7,
+    STOP,
+    I,
+    R,
+    begin,
+    begin_prepare,
+    commit,
+    commit_prepared,
+    emitted,
+    prepare,
+    start,
+    stream_abort,
+    stream_commit,
+    streamed,
+)
 
-
-def start(xid: int, first: bool = True) -> bytes:
-    return struct.pack("!cIB", b"S", xid, first)
-
-
-STOP = b"E"
-
-
-def streamed(xid: int, message: bytes) -> bytes:
-    return message[:1] + struct.pack("!I", xid) + message[1:]
-
-
-def stream_commit(xid: int, lsn: int) -> bytes:
-    return struct.pack("!cIBqqq", b"c", xid, 0, lsn, lsn + 8, 5)
-
-
-def stream_abort(xid: int, subxid: int) -> bytes:
-    return struct.pack("!cII", b"A", xid, subxid)
-
-
-def begin_prepare(xid: int, gid: bytes = b"g") -> bytes:
-    return struct.pack("!cqqqI", b"b", 0x110, 0x118, 5, xid) + gid + b"\0"
-
-
-def prepare(xid: int, gid: bytes = b"g", kind: bytes = b"P") -> bytes:
-    return struct.pack("!cBqqqI", kind, 0, 0x110, 0x118, 5, xid) + gid + b"\0"
-
-
-def commit_prepared(xid: int, lsn: int, gid: bytes = b"g") -> bytes:
-    return struct.pack("!cBqqqI", b"K", 0, lsn, lsn + 8, 5, xid) + gid + b"\0"
-
-
-R = relation(1, 1)
-I = change("I", 1)  # noqa: E741
-S7 = [start(7), streamed(7, R), streamed(7, I), STOP]
 PLAIN = [begin(0x200), R, I, commit(0x200)]
-P8 = [begin_prepare(8), R, I, prepare(8)]
 
 WRONG = {
     "'S' message stands in the wrong place": [begin(0x200), *S7, commit(0x200)],

@@ -11,8 +11,19 @@ from hypothesis import strategies as st
 
 from spark_jobs.capture.pgoutput.window_cuts import WindowCuts
 from spark_jobs.logicalrep.lsn import Lsn
-from tests.capture.pgoutput.packed_messages import begin, change, commit, emitted, relation
-from tests.capture.pgoutput.test_assembly_order import P8, S7, commit_prepared, start, stream_commit, streamed
+from tests.capture.pgoutput.packed_messages import (
+    P8,
+    S7,
+    begin,
+    change,
+    commit,
+    commit_prepared,
+    emitted,
+    relation,
+    start,
+    stream_commit,
+    streamed,
+)
 
 # what each kind of event becomes, of which the first message has the LSN, and what may be sent before it
 _EVENTS: dict[str, tuple[Callable[[int], list[bytes]], list[bytes]]] = {
