@@ -180,7 +180,7 @@ class Exporter:
                 hint="on a standby it waits for transactions of the primary, and for its next checkpoint",
             )
         return SnapshotWaitsError(
-            f"no snapshot can be exported while the transaction {self.waits_for} is open",
+            f"no snapshot can be exported while the transaction {self.waits_for}, has not ended",
             hint=f"end it, if it was forgotten: {self.waits_for.way_to_end}",
         )
 

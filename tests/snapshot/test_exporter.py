@@ -23,7 +23,7 @@ def test_an_open_transaction_is_waited_for_and_then_named(database: Database) ->
     with database.connect() as open_one, open_one.transaction():
         open_one.execute("SELECT pg_current_xact_id()")
         pid = open_one.info.backend_pid
-        named = rf"while the transaction of server process {pid} \(idle in transaction\), open for \d+ s is open"
+        named = rf"while the transaction of server process {pid} \(idle in transaction\), open for \d+ s, has not ended"
         with pytest.raises(SnapshotWaitsError, match=named), exported_snapshot(dsn, Patience(1)):
             pass
         with (
