@@ -35,8 +35,8 @@ class CatchUpReport:
 
     @property
     def errors(self) -> tuple[CdcError, ...]:
-        found = (*(table.error for table in self.tables), self.messages.error if self.messages else None)
-        return tuple(error for error in found if error is not None)
+        errors = (*(table.error for table in self.tables), self.messages.error if self.messages else None)
+        return tuple(error for error in errors if error is not None)
 
 
 def apply(
@@ -61,7 +61,7 @@ def apply(
     """
     with_messages = has_messages_table(run.pipeline) and (names is None if messages is None else messages)
     done: dict[QualifiedName, TableApplied] = {}
-    asked: tuple[QualifiedName, ...] = ()
+    report_names: tuple[QualifiedName, ...] = ()
     plan: Plan | None = None
     with run.guarded() as run:
         while plan is None or plan.goes_on:
@@ -70,15 +70,15 @@ def apply(
             with_messages = with_messages and MESSAGES_NAME not in failed
             ended = -1 if plan is None else plan.last.ordinal
             plan = planned(names, messages=with_messages, ledger=None if done else ledger, ended=ended)
-            asked = asked or (*plan.tables, *([MESSAGES_NAME] if plan.messages else []))
+            report_names = report_names or (*plan.tables, *([MESSAGES_NAME] if plan.messages else []))
             if plan.goes_on and not plan.shows_all_tables:  # the cut at the end needs the others too
                 plan = planned(messages=has_messages_table(run.pipeline), ended=ended)
             if uncaptured is not None:
                 run.expect(partial(is_little, plan, uncaptured))
             now, cut = _apply(run, plan)
             done |= {name: applied.after(done.get(name)) for name, applied in now.items()}
-    tables = tuple(done[name] for name in asked if name != MESSAGES_NAME)
-    return CatchUpReport(tables, cut, done.get(MESSAGES_NAME) if MESSAGES_NAME in asked else None)
+    tables = tuple(done[name] for name in report_names if name != MESSAGES_NAME)
+    return CatchUpReport(tables, cut, done.get(MESSAGES_NAME) if MESSAGES_NAME in report_names else None)
 
 
 def _apply(run: Run, plan: Plan) -> tuple[dict[QualifiedName, TableApplied], Cut | None]:

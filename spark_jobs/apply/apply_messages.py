@@ -109,12 +109,12 @@ class _Messages:
         log = ChangeLog(pipeline.lake.change_log)
         for rows in log.logical_messages(ordinals, LOG_COLUMNS):
             columns = message_columns(rows)
-            wanted = columns
+            messages = columns
             if self._prefixes is not None:
-                wanted = columns.filter(has_prefix(columns.column("prefix"), self._prefixes))
-            if wanted.num_rows:
-                self.count += wanted.num_rows
-                yield wanted
+                messages = columns.filter(has_prefix(columns.column("prefix"), self._prefixes))
+            if messages.num_rows:
+                self.count += messages.num_rows
+                yield messages
 
 
 def _prefixes(pipeline: Pipeline) -> tuple[str, ...] | None:
@@ -135,8 +135,8 @@ def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
     if opened is None:
         raise overtaken
     with table_errors(f"{path} cannot be read"):
-        held = opened.log.transaction_version(app_id(work.identity))
-    if held != work.state.commits:
+        number = opened.log.transaction_version(app_id(work.identity))
+    if number != work.state.commits:
         raise overtaken
     transaction = Transaction(app_id(work.identity), last.ordinal)
     commit = commit_properties(transaction, first_window=str(first.ordinal), last_window=str(last.ordinal))

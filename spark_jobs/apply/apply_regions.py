@@ -102,9 +102,11 @@ def _require_same_columns(
 ) -> None:
     """Raises SchemaChangeError unless lake, change log and source have the same columns."""
     with spark_errors(f"{work.name}: the table at {work.path} cannot be read", name=work.name, path=work.path):
-        held = {column.name: (column.sql, column.attnum) for column in table_columns(spark, work.path)}
+        lake_columns = {column.name: (column.sql, column.attnum) for column in table_columns(spark, work.path)}
     now = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
-    same = held.keys() == now.keys() and all(held[name] in (now[name], (now[name][0], None)) for name in now)
+    same = lake_columns.keys() == now.keys() and all(
+        lake_columns[name] in (now[name], (now[name][0], None)) for name in now
+    )
     if landed is not None:
         same &= not landed.words and _described(landed.shape) == _described(shape)
     if not same:

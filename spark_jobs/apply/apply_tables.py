@@ -169,11 +169,11 @@ def _apply_range(work: TableRange) -> TableApplied:
 def _annotate(work: TableRange, *, anew: bool = False) -> bool:
     """Have the table say what the source said about it at the end of the range. Returns whether that needed a commit.
     Raises OvertakenError."""
-    said = work.annotations(anew=anew)
-    if said is None:
+    annotations = work.annotations(anew=anew)
+    if annotations is None:
         return False
     with spark_errors(f"{work.name}: its comments were not written", name=work.name, path=work.path):
-        return annotate_table(work.path, said, work.run.spark)
+        return annotate_table(work.path, annotations, work.run.spark)
 
 
 def _require_accepted(work: TableRange, landed: LandedChanges) -> None:

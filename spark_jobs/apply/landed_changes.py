@@ -53,19 +53,21 @@ class LandedChanges:
         return replace(self, rows=self.rows.schema.empty_table())
 
 
-def landed_changes(work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
+def landed_changes(work: TableRange, lake_columns: Sequence[DeltaColumn]) -> LandedChanges | None:
     """The changes in the range that the table's snapshot does not show; None when there are none.
 
-    ``held``: the columns of the lake's table. Raises DecodeError when the log lacks the description of the changes,
-    SchemaChangeError where only a new snapshot helps.
+    ``lake_columns``: the columns of the lake's table. Raises DecodeError when the log lacks the description of the
+    changes, SchemaChangeError where only a new snapshot helps.
     """
     log = ChangeLog(work.pipeline.lake.change_log)
     columns = ["window", *_OF_CHANGES]
-    landed = described_changes(log.read([work.relid], work.first.ordinal, work.last.ordinal, columns), work, held)
+    landed = described_changes(
+        log.read([work.relid], work.first.ordinal, work.last.ordinal, columns), work, lake_columns
+    )
     return landed if landed is not None and (landed.rows.num_rows or landed.words) else None
 
 
-def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
+def described_changes(landed: pa.Table, work: TableRange, lake_columns: Sequence[DeltaColumn]) -> LandedChanges | None:
     """``landed``: the table's rows of the change log, with or without row changes. Returns None when they hold nothing
     that came after the snapshot."""
     state = work.state
@@ -89,7 +91,7 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     # with the types of the table, even if the configuration has others by now
     options = replace(work.pipeline.column_options(state.name), types=state.generation.types)
     latest_last = landed_facts(facts.column("data").to_pylist(), state.name)
-    described = _Description(latest_last, held, column_changes_of(work.markers, state), options, work)
+    described = _Description(latest_last, lake_columns, column_changes_of(work.markers, state), options, work)
     _require_masked_alike(described.facts, work)
     shape, differing = described.shape(list(dict.fromkeys(reversed(relations.column("data").to_pylist())))[::-1])
     names, types = [column.name for column in shape.columns], ColumnOptions(state.generation.types)
@@ -97,7 +99,7 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
     if fault := mode_fault(latest, names, state.generation.form) or option_fault(latest, names, types, mode):
         raise fault.error
     versions = {version: described.version(message, shape) for version, message in messages.items()}
-    columns = column_changes(held, shape, described.latest, described.added, lsn)
+    columns = column_changes(lake_columns, shape, described.latest, described.added, lsn)
     words = (*columns.words, *differing.words_since(state.differing))
     return LandedChanges(changes, versions, shape, columns, differing, words)
 
@@ -105,14 +107,14 @@ def described_changes(landed: pa.Table, work: TableRange, held: Sequence[DeltaCo
 def _changes(landed: pa.Table, since: Lsn) -> pa.Table:
     """The changes that committed at or after ``since``: the snapshot shows the others. Messages are copied once at
     most, into the one buffer that they are decoded from."""
-    found = []
+    batches = []
     for rows in landed.select(_OF_CHANGES).to_batches():
         later = pc.greater_equal(rows.column("commit_lsn"), int(since))
         meant = pc.and_(pc.is_in(rows.column("kind"), _CHANGES), later)
         places = np.flatnonzero(meant)
         is_one_run = len(places) and places[-1] - places[0] == len(places) - 1
-        found.append(rows.slice(places[0], len(places)) if is_one_run else rows.filter(meant))
-    return pa.Table.from_batches(found, landed.select(_OF_CHANGES).schema).combine_chunks()
+        batches.append(rows.slice(places[0], len(places)) if is_one_run else rows.filter(meant))
+    return pa.Table.from_batches(batches, landed.select(_OF_CHANGES).schema).combine_chunks()
 
 
 def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> None:
@@ -150,11 +152,16 @@ class _Description:
         decoded."""
         versions = [sent_columns(message, self._descriptions) for message in messages]
         names = {column.name for column in self.held if column.attnum is None}
-        held = {column.attnum for column in self.held if column.attnum is not None}
-        held |= {column.attnum for column in self.latest.columns if column.attname in names}
-        sent = held | set(versions[-1] if versions else ()) | self.added | self.work.state.differing.ignored_numbers
+        lake_numbers = {column.attnum for column in self.held if column.attnum is not None}
+        lake_numbers |= {column.attnum for column in self.latest.columns if column.attname in names}
+        sent = (
+            lake_numbers
+            | set(versions[-1] if versions else ())
+            | self.added
+            | self.work.state.differing.ignored_numbers
+        )
         shape = TableShape.of(with_options(self.latest, self.options), name=self.work.name, sent=sent)
-        ignored = {number for number in sent - held if not self.work.adds(number)}
+        ignored = {number for number in sent - lake_numbers if not self.work.adds(number)}
         on_wire = {number: column for version in versions for number, column in version.items()}
         kept = [
             _kept(column, number, on_wire.get(number)) for column, number in self._dropped if self.work.keeps(number)

@@ -21,7 +21,7 @@ def needs_new_generation(
         return NeedsSnapshotError(what, hint=new_snapshot(name))
     if why := configured_otherwise(pipeline, state, pipeline.salt_word_of(name)):
         return NeedsSnapshotError.because(name, why)
-    if (held := state.generation.form) != (form := pipeline.form_of(name)):
-        what = f"{name} is kept in mode {held}, and the configuration says {form}"
+    if (lake_form := state.generation.form) != (form := pipeline.form_of(name)):
+        what = f"{name} is kept in mode {lake_form}, and the configuration says {form}"
         return OtherModeError(what, hint=f"`postgres-cdc sync` changes it; else {new_snapshot(name)}")
     return None

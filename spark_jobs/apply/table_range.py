@@ -64,9 +64,9 @@ class TableRange:
                 if counts.relid == self.relid and not self._is_named(counts):
                     what = f"{self.name} was renamed, in window {marker.ordinal} ({marker.window})"
                     raise SchemaChangeError(what, hint=self._corrected)
-        seen = {counts.relid for marker in self.markers for counts in marker.relations}
-        seen |= {changed.relid for changed in column_changes_of(self.markers, self.state)}
-        return self.relid in seen
+        relids = {counts.relid for marker in self.markers for counts in marker.relations}
+        relids |= {changed.relid for changed in column_changes_of(self.markers, self.state)}
+        return self.relid in relids
 
     @property
     def _corrected(self) -> str:
@@ -75,10 +75,10 @@ class TableRange:
     def annotations(self, *, anew: bool) -> TableAnnotations | None:
         """What the source said about the table at the end of the range; None if it is not known, or, unless it is to be
         written ``anew``, if it is what it was before."""
-        seen = self.last.catalogue
-        if seen is None or not (anew or any(is_annotated(marker, self.relid) for marker in self.markers)):
+        catalogue = self.last.catalogue
+        if catalogue is None or not (anew or any(is_annotated(marker, self.relid) for marker in self.markers)):
             return None
-        return ChangeLog(self.pipeline.lake.change_log).annotations(self.relid, seen.window)
+        return ChangeLog(self.pipeline.lake.change_log).annotations(self.relid, catalogue.window)
 
     def _is_named(self, counts: RelationCounts) -> bool:
         relation = self.state.relation

@@ -195,8 +195,8 @@ def exported_snapshot(
     dsn: SecretStr, patience: Patience = PATIENT, progress: Progress = silent
 ) -> Iterator[tuple[ExportedSnapshot, Connection]]:
     """``Exporter.exported``, once."""
-    with Exporter(dsn, patience) as exporter, exporter.exported(progress) as found:
-        yield found
+    with Exporter(dsn, patience) as exporter, exporter.exported(progress) as snapshot:
+        yield snapshot
 
 
 class _Pending:

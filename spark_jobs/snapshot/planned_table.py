@@ -99,11 +99,11 @@ def look(connection: Connection, work: SnapshotWork) -> Seen:
     watched, by_name = work.watched, partial(work.pipeline.by_name, work.names)
     prints = fingerprints(connection, watched)
     published = published_tables(connection, watched.publications, watched.names) if watched.publications else {}
-    found = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
-    facts = {table.name: table for table in found}
+    tables = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
+    facts = {table.name: table for table in tables}
     ranges = {name: _divided(connection, work, known.relid) for name, known in facts.items()}
-    there, at = tables_there(connection, watched.names), clock_microseconds(connection)
-    return Seen(at, by_name(prints), by_name(published), by_name(there), by_name(facts), by_name(ranges))
+    relations, at = tables_there(connection, watched.names), clock_microseconds(connection)
+    return Seen(at, by_name(prints), by_name(published), by_name(relations), by_name(facts), by_name(ranges))
 
 
 def _divided(connection: Connection, work: SnapshotWork, relid: int) -> tuple[CtidRange, ...]:
@@ -141,8 +141,8 @@ class PlannedTable:
 
     def _read(self) -> TableRead:
         ranges = () if self._begins_empty else self.seen.ranges.get(self.name, ())
-        if (there := self.seen.there.get(self.name)) and there.fault:
-            raise there.fault.error
+        if (relation := self.seen.there.get(self.name)) and relation.fault:
+            raise relation.fault.error
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
         described, mask = self.described if facts else None, self.work.watched.masks.get(self.relation)
         ignored = self._ignored(facts) if facts else frozenset[int]()
@@ -214,7 +214,7 @@ class PlannedTable:
 
     @property
     def annotations(self) -> TableAnnotations | None:
-        return seen.annotations if (seen := self.seen.fingerprints.get(self.name)) is not None else None
+        return fingerprint.annotations if (fingerprint := self.seen.fingerprints.get(self.name)) is not None else None
 
     @property
     def layout(self) -> TableLayout:
@@ -270,20 +270,20 @@ class PlannedTable:
         policy = self.work.pipeline.schema_policy(self.name)
         if self.work.asked or not policy.refused_in_snapshots:
             return
-        held, kept = self._held(before), before.differing.kept_numbers
+        lake_columns, kept = self._held(before), before.differing.kept_numbers
         # with other chosen types or masks the lake's types differ whatever the source did
         types = (before.generation.types, before.generation.mask) == (self.types, self.mask)
         by_number = self._is_of_same_table(before, read.shape.relid)
         where = f"at {self.exported.lsn}"
         refused = refused_columns(
-            self.name, held, read.shape, policy, where, types=types, by_number=by_number, kept=kept
+            self.name, lake_columns, read.shape, policy, where, types=types, by_number=by_number, kept=kept
         )
         if refused is not None:
             raise refused.within(self.reason) if self.reason else refused
 
     def provenance(self, read: TableRead, before: TableState | None) -> Provenance:
         """The provenance of the commit that replaces the state ``before`` by what is ``read``."""
-        word = seen.word if (seen := self.seen.fingerprints.get(self.name)) is not None else ""
+        word = fingerprint.word if (fingerprint := self.seen.fingerprints.get(self.name)) is not None else ""
         missing = self.sent.missing_operations if self.sent is not None else ()
         shows = self.work.pipeline.table(self.name).shows
         generation = Generation(

@@ -91,9 +91,9 @@ class ReadProgress:
 
     def show(self) -> None:
         """Report what was seen, if that is more than before."""
-        seen = self._seen
+        sizes = self._seen
         reading = [str(name) for name, table in self._tables.items() if table.begun and name not in self._ended]
-        done = sum(size if name in self._ended else seen.get(name, 0) for name, size in self._sizes.items())
+        done = sum(size if name in self._ended else sizes.get(name, 0) for name, size in self._sizes.items())
         if reading and done > self._shown:
             self._show(" and ".join(reading), done)
 

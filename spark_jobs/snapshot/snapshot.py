@@ -43,41 +43,41 @@ def snapshot(
     Raises what ``wanted_snapshots`` raises, and if ``asked`` SnapshotWaitsError for a snapshot that is not exported in
     time; nothing was changed then.
     """
-    wanted = wanted_snapshots(run, names, reasons, asked=asked)
-    if not wanted.names:
-        return _failed(wanted.stopped)
-    with given_or_own(exporter, run.pipeline.source.dsn) as exports, wanted.run.guarded() as run:
-        wanted = replace(wanted, run=run)
-        chunked, errors = chunked_tables(wanted, large_tables(wanted))
-        others = [name for name in wanted.names if name not in errors and name not in {each.name for each in chunked}]
-        taken = _at_one_lsn(wanted, others, exports) if others else ()
-        _forget_chunks(run, taken)
+    request = wanted_snapshots(run, names, reasons, asked=asked)
+    if not request.names:
+        return _failed(request.stopped)
+    with given_or_own(exporter, run.pipeline.source.dsn) as exports, request.run.guarded() as run:
+        request = replace(request, run=run)
+        chunked, errors = chunked_tables(request, large_tables(request))
+        others = [name for name in request.names if name not in errors and name not in {each.name for each in chunked}]
+        snapshots = _at_one_lsn(request, others, exports) if others else ()
+        _forget_chunks(run, snapshots)
         pace = Pace(run.pipeline.snapshot.bytes_per_second, time.monotonic() + exports.patience.reading)
         with bulk_connections(conninfo(run.pipeline.source.dsn)) as connect:
-            taken += tuple(
-                snapshot_in_chunks(wanted, table, pace, connect, capturing or nullcontext()) for table in chunked
+            snapshots += tuple(
+                snapshot_in_chunks(request, table, pace, connect, capturing or nullcontext()) for table in chunked
             )
-    return (*taken, *_failed({**errors, **wanted.stopped}))
+    return (*snapshots, *_failed({**errors, **request.stopped}))
 
 
 def _at_one_lsn(
-    wanted: WantedSnapshots, names: Sequence[QualifiedName], exports: Exporter
+    request: WantedSnapshots, names: Sequence[QualifiedName], exports: Exporter
 ) -> tuple[TableSnapshot, ...]:
     try:
-        return snapshot_at_one_lsn(wanted, names, exports)
+        return snapshot_at_one_lsn(request, names, exports)
     except SnapshotWaitsError as error:
-        if wanted.asked:
+        if request.asked:
             raise
-        return tuple(_waits(name, wanted.reasons.get(name, ""), error) for name in names)
+        return tuple(_waits(name, request.reasons.get(name, ""), error) for name in names)
 
 
 def _waits(name: QualifiedName, why: str, error: SnapshotWaitsError) -> TableSnapshot:
     return TableSnapshot(name, Lsn(0), error=error.within(why) if why else error, reason=why)
 
 
-def _forget_chunks(run: Run, taken: Sequence[TableSnapshot]) -> None:
+def _forget_chunks(run: Run, snapshots: Sequence[TableSnapshot]) -> None:
     """Tables that are read in one piece now may have been larger, or in the lake in another way, before."""
-    done = {table.name for table in taken if table.error is None}
+    done = {table.name for table in snapshots if table.error is None}
     for name in [plan.name for plan in plans(run.pipeline.lake) if plan.name in done]:
         ReadRecord(run.pipeline.lake, name).remove()
 

@@ -99,10 +99,10 @@ def snapshot_tables(
     ):
         running = {pool.submit(_snapshot_table, table, reads[table.name], threads, connect) for table in tables}
         with cancelled_on_error(running):
-            for taken in (future.result() for future in as_they_end(running, reading)):
-                done[taken.name] = taken
-                reading.ended(taken.name)
-                text = f"{taken.name}, {taken.rows:,} rows"
+            for snapshot in (future.result() for future in as_they_end(running, reading)):
+                done[snapshot.name] = snapshot
+                reading.ended(snapshot.name)
+                text = f"{snapshot.name}, {snapshot.rows:,} rows"
                 work.run.progress(Step("snapshot", text, len(done), len(work.names), "tables"))
     return tuple(done[name] for name in work.names)
 
@@ -179,12 +179,12 @@ class _ExportedRows:
         rows = self.read.values_on_driver(
             self.connect, table.exported.snapshot_name, pipeline.on_unrepresentable, read.note
         )
-        held = None if rows is None else target.held(pipeline.writes)
-        if rows is None or held is None:
+        table_rows = None if rows is None else target.held(pipeline.writes)
+        if rows is None or table_rows is None:
             return None
         (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
         now = pa.Table.from_batches([rows_of_snapshot(batch, table.form, table.moment)])
-        all_rows = with_snapshot(held, now, table.written(self.read), table.mode, table.moment)
+        all_rows = with_snapshot(table_rows, now, table.written(self.read), table.mode, table.moment)
         return replace(target.written(all_rows), misfits=read.found)
 
     def frame(self, spark: SparkSession) -> NotedFrame:
@@ -253,9 +253,9 @@ def _written_by_spark(
             for key, setting in INTERPRETED.items() if read.is_small else ():
                 own.conf.set(key, setting)
             all_rows = snapshot_rows(rows_read, table.form, table.moment)
-        held = None if before is None else table_at(own, path)
-        told = with_metadata(all_rows, read.shape.columns, table.form, table.annotations, held)
-        replace_table(told, path, table.layout)
+        old_table = None if before is None else table_at(own, path)
+        frame = with_metadata(all_rows, read.shape.columns, table.form, table.annotations, old_table)
+        replace_table(frame, path, table.layout)
         version = committed_version(own, path, provenance)
         misfits = noted.misfits().at(table.exported.lsn)
         if misfits:  # Spark has only counted them when it had written the rows

@@ -170,8 +170,8 @@ class TableRead:
         from pyspark.sql import functions as fn
 
         connect, shape, read = partial(bulk_connection, conninfo), self.shape, MisfitsRead()
-        if (found := self.values_on_driver(connect, snapshot_name, on_unrepresentable, read.note)) is not None:
-            small = spark.createDataFrame(found, schema=ddl(value_fields(shape))).coalesce(1)
+        if (rows := self.values_on_driver(connect, snapshot_name, on_unrepresentable, read.note)) is not None:
+            small = spark.createDataFrame(rows, schema=ddl(value_fields(shape))).coalesce(1)
             return NotedFrame(small, lambda: read.found)
         if not (counts := counted_misfits(shape)):
             values = self.values(spark, conninfo, snapshot_name, on_unrepresentable)
@@ -179,9 +179,11 @@ class TableRead:
         fields = (*value_fields(shape), *(field for field in misfit_fields(shape) if field != MISFIT_LSN))
         reader = _complete(self._fitted_reader(connect, snapshot_name, on_unrepresentable), arrow_schema(fields))
         whole = self._tasks(spark).mapInArrow(_on_executors(reader), ddl(fields))
-        seen = Observation()
-        values = whole.observe(seen, *map(fn.expr, counts)).select(*(field.name for field in value_fields(shape)))
-        return NotedFrame(values, lambda: misfits_among(whole, seen.get, shape))
+        observation = Observation()
+        values = whole.observe(observation, *map(fn.expr, counts)).select(
+            *(field.name for field in value_fields(shape))
+        )
+        return NotedFrame(values, lambda: misfits_among(whole, observation.get, shape))
 
     def _tasks(self, spark: SparkSession) -> DataFrame:
         """Their numbers."""
@@ -266,8 +268,8 @@ def _complete(read_task: Callable[[int], Rows], schema: pa.Schema) -> Callable[[
         with closing(read_task(task)) as batches:
             for rows in batches:
                 missing = {name: pa.nulls(rows.num_rows, schema.field(name).type) for name in schema.names}
-                found = {name: rows.column(name) for name in rows.schema.names}
-                yield pa.RecordBatch.from_pydict({**missing, **found}, schema)
+                arrays = {name: rows.column(name) for name in rows.schema.names}
+                yield pa.RecordBatch.from_pydict({**missing, **arrays}, schema)
 
     return read
 

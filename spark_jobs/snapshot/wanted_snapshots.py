@@ -56,16 +56,16 @@ def wanted_snapshots(
         raise no_change_log(log.path)
     with connected(pipeline.source.dsn) as connection:
         pipeline = refreshed(connection, pipeline)
-        wanted = followed_names(connection, pipeline) if names is None else tuple(names)
-        stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, wanted, ())}
+        table_names = followed_names(connection, pipeline) if names is None else tuple(names)
+        stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, table_names, ())}
         for name, error in stopped.items():
             if reasons is None or name not in reasons:
                 raise error
-        wanted = tuple(name for name in wanted if name not in stopped)
+        table_names = tuple(name for name in table_names if name not in stopped)
         require_withheld(connection, pipeline)
         if masked := MaskedNow.of(connection, pipeline):
             masked.since(last_look(log, checkpoint), log, checkpoint)
-    return WantedSnapshots(run.of(pipeline), wanted, checkpoint, reasons or {}, asked, stopped)
+    return WantedSnapshots(run.of(pipeline), table_names, checkpoint, reasons or {}, asked, stopped)
 
 
 def require_same_server(run: Run, checkpoint: WindowMarker) -> None:

@@ -91,16 +91,16 @@ def compare_copy(
     failed = spark_errors(f"{name} could not be compared with {copy.path}", name=name, path=copy.path)
     with isolated_session(spark(), {}) as own, failed:
         with _look(own, pipeline, name, copy) as look:
-            found = comparison(look.joined, look.shape, most=0)
+            result = comparison(look.joined, look.shape, most=0)
             suspects = _suspects(look).persist()
-            if found.counts.differing:
+            if result.counts.differing:
                 suspects.count()  # while the snapshot can be read
-        if differing := found.counts.differing:
+        if differing := result.counts.differing:
             progress(Step("verify", f"{name}: {differing:,} rows differ, and are looked at again", 1, 2, "looks"))
             sleep(max(0.0, copy.tolerance - (monotonic() - started)))
             with _look(own, pipeline, name, copy) as look:
-                found = comparison(_judged(look, suspects), look.shape, most=most)
-    table = TableVerified.compared(name, look.lsn, look.version, found.counts, found.rows)
+                result = comparison(_judged(look, suspects), look.shape, most=most)
+    table = TableVerified.compared(name, look.lsn, look.version, result.counts, result.rows)
     return VerifyReport((replace(table, copy=str(copy.path)),), monotonic() - started)
 
 

@@ -31,10 +31,10 @@ def compare_hashes(source: DataFrame, lake: DataFrame, shape: TableShape, *, mos
     if not differing:
         return RowComparison(rows, ())
     within = _bucket(shape).isin(differing)
-    found = compare_rows(source.where(within), lake.where(within), shape, most=most)
-    counts = found.counts
+    result = compare_rows(source.where(within), lake.where(within), shape, most=most)
+    counts = result.counts
     return RowComparison(
-        RowCounts(rows.source_rows, rows.lake_rows, counts.missing, counts.extra, counts.changed), found.rows
+        RowCounts(rows.source_rows, rows.lake_rows, counts.missing, counts.extra, counts.changed), result.rows
     )
 
 
@@ -44,8 +44,8 @@ def _hashes(rows: DataFrame, shape: TableShape) -> dict[int, tuple[int, Decimal]
 
     values = [printed(fn.col(quoted(column.name)), column) for column in shape.columns]
     hashed = rows.select(_bucket(shape).alias("bucket"), row_hash(values).alias("hash"))
-    found = hashed.groupBy("bucket").agg(fn.count(fn.lit(1)), fn.sum(fn.col("hash").cast("decimal(20,0)"))).collect()
-    return {row[0]: (row[1], row[2]) for row in found}
+    buckets = hashed.groupBy("bucket").agg(fn.count(fn.lit(1)), fn.sum(fn.col("hash").cast("decimal(20,0)"))).collect()
+    return {row[0]: (row[1], row[2]) for row in buckets}
 
 
 def _bucket(shape: TableShape) -> Column:

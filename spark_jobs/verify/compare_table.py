@@ -76,10 +76,10 @@ def compare_table(work: Verification, name: QualifiedName, read: TableRead | Cdc
         return TableVerified.not_compared(name, lsn, read)
     try:
         version = shown_version(work.pipeline, name, work.at)
-        found = _equal_on_driver(work, read, version) or _compared_by_spark(work, read, version)
+        result = _equal_on_driver(work, read, version) or _compared_by_spark(work, read, version)
     except CdcError as error:
         return TableVerified.not_compared(name, lsn, error)
-    return TableVerified.compared(name, lsn, version, found.counts, found.rows)
+    return TableVerified.compared(name, lsn, version, result.counts, result.rows)
 
 
 def _equal_on_driver(work: Verification, read: TableRead, version: int) -> RowComparison | None:
@@ -107,11 +107,11 @@ def _live_rows(pipeline: Pipeline, shape: TableShape) -> str:
 def _require_same_columns(work: Verification, columns: Sequence[DeltaColumn], shape: TableShape) -> None:
     """DDL reaches the lake with the next window after it. Raises SchemaChangeError until then."""
     kept = work.kept(shape.name)
-    held = {column.name: (column.sql, column.attnum) for column in columns if column.name not in kept}
+    lake_columns = {column.name: (column.sql, column.attnum) for column in columns if column.name not in kept}
     now = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
-    same = held.keys() == now.keys() and all(held[n] in (now[n], (now[n][0], None)) for n in now)
+    same = lake_columns.keys() == now.keys() and all(lake_columns[n] in (now[n], (now[n][0], None)) for n in now)
     if not same:
-        names = ", ".join(sorted(held.keys() ^ now.keys()))
+        names = ", ".join(sorted(lake_columns.keys() ^ now.keys()))
         what = f"the lake does not have the source's columns yet ({names or 'one has another type or number'})"
         raise SchemaChangeError(what, hint=new_snapshot(shape.name))
 

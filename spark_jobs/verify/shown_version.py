@@ -59,20 +59,22 @@ def shown_version(pipeline: Pipeline, name: QualifiedName, at: WindowMarker) -> 
 def _first_beyond(log: TransactionLog, at: WindowMarker) -> tuple[_Commit | None, bool]:
     """The oldest of the newest commits that is beyond the window, None if none is; and whether it is certain that no
     older one is."""
-    found = None
+    oldest = None
     for commit in islice(log.commits(), _COMMITS):
         read = _read(commit)
         if read.is_beyond(at):
-            found = read
+            oldest = read
         elif read.first is not None:  # one of ours: all older ones are within the window, too
-            return found, True
-    return found, False
+            return oldest, True
+    return oldest, False
 
 
 def _read(commit: Commit) -> _Commit:
     try:
-        said = commit.user_metadata
-        return _Commit(commit.version, said["first_window"], said["last_window"], Lsn.parse(said["snapshot_lsn"]))
+        metadata = commit.user_metadata
+        return _Commit(
+            commit.version, metadata["first_window"], metadata["last_window"], Lsn.parse(metadata["snapshot_lsn"])
+        )
     except (ValueError, KeyError, TypeError):  # not one of ours
         return _Commit(commit.version)
 

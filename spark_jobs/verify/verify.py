@@ -79,30 +79,30 @@ def verify(
     """
     run = Run(resolved(pipeline), spark, run_id=run_id, progress=progress)
     started = time.monotonic()
-    wanted = _followed(run.pipeline, names)
+    table_names = _followed(run.pipeline, names)
     if _is_far_behind(run.pipeline):  # catch up before the snapshot is exported, which holds back VACUUM
-        _bring_to(run, wanted, None)
+        _bring_to(run, table_names, None)
     done: dict[QualifiedName, TableVerified] = {}
-    left = wanted
+    left = table_names
     for _ in range(_ATTEMPTS):
         try:
             compared = _at_one_lsn(run, left, how)
         except SnapshotWaitsError as error:
             compared = tuple(TableVerified.not_compared(name, Lsn(0), error) for name in left)
         done |= {table.name: table for table in compared}
-        left = tuple(name for name in wanted if isinstance(done[name].error, _TRANSIENT))
+        left = tuple(name for name in table_names if isinstance(done[name].error, _TRANSIENT))
         if not left:
             break
-    return VerifyReport(tuple(done[name] for name in wanted), time.monotonic() - started)
+    return VerifyReport(tuple(done[name] for name in table_names), time.monotonic() - started)
 
 
 def _followed(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -> tuple[QualifiedName, ...]:
     followed = all_followed_names(pipeline)
     require_followed(names or (), followed)
     of_changes = [name for name in followed if holds_changes(pipeline.mode_of(name))]
-    if asked := [str(name) for name in names or () if name in of_changes]:
+    if append_names := [str(name) for name in names or () if name in of_changes]:
         raise ConfigurationError(
-            f"kept in mode append, which holds changes and no rows to compare: {', '.join(asked)}",
+            f"kept in mode append, which holds changes and no rows to compare: {', '.join(append_names)}",
             hint="leave them out: name the others with --table",
         )
     return tuple(name for name in dict.fromkeys(followed if names is None else names) if name not in of_changes)
@@ -122,10 +122,10 @@ def _bring_to(
     """Capture and apply up to ``upto``, or to what is flushed now. Returns the window that ends at ``upto``, or None if
     another process has landed a window across it; and the errors of tables that stopped before it."""
     pipeline = run.pipeline
-    asked = None if set(names) == set(all_followed_names(pipeline)) else names  # only applying all tables writes a cut
+    subset = None if set(names) == set(all_followed_names(pipeline)) else names  # only applying all tables writes a cut
     while True:
         captured = capture(pipeline, upto=upto, progress=run.progress)
-        report = apply(run, asked, upto=upto)
+        report = apply(run, subset, upto=upto)
         if captured.caught_up:
             break
     last = captured.landed[-1] if captured.landed else ChangeLog(pipeline.lake.change_log).checkpoint()

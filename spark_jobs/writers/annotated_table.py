@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def annotate_table(path: Location, said: TableAnnotations, spark: SparkProvider) -> bool:
-    """Write what of ``said`` the table at ``path`` does not say yet. Returns whether there was any.
+def annotate_table(path: Location, annotations: TableAnnotations, spark: SparkProvider) -> bool:
+    """Write what of ``annotations`` the table at ``path`` does not say yet. Returns whether there was any.
 
     ``spark`` is called only if Spark has to do it. Raises OvertakenError if somebody commits in between, LakeError, and
     Spark's own exceptions.
     """
     opened = opened_table(path, newest_version(path))
     if opened is None or not opened.features <= FEATURES:
-        return _by_spark(spark(), path, said)
-    change = said_by_source(opened, said)
+        return _by_spark(spark(), path, annotations)
+    change = said_by_source(opened, annotations)
     if change:
         commit_metadata(opened, change)
     return bool(change)
 
 
-def _by_spark(spark: SparkSession, path: Location, said: TableAnnotations) -> bool:
-    table, known, statements = delta_identifier(path), said.by_number, []
+def _by_spark(spark: SparkSession, path: Location, annotations: TableAnnotations) -> bool:
+    table, known, statements = delta_identifier(path), annotations.by_number, []
     with isolated_session(spark, {}) as own:
         detail = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
-        text = description(detail["description"], detail["properties"], said)
+        text = description(detail["description"], detail["properties"], annotations)
         if text is not None:
-            told = f"'{COMMENT}' = {sql_text(text)}, '{COMMENTED}' = '{'true' if text else 'false'}'"
-            statements.append(f"SET TBLPROPERTIES ({told})")
+            properties = f"'{COMMENT}' = {sql_text(text)}, '{COMMENTED}' = '{'true' if text else 'false'}'"
+            statements.append(f"SET TBLPROPERTIES ({properties})")
         for field in table_at(own, path).schema:
             now = annotated(field.metadata, known.get(field.metadata.get(ATTNUM, 0))).get(COMMENT, "")
             if now != field.metadata.get(COMMENT, ""):

@@ -56,13 +56,13 @@ def arrange(spark: SparkSession, path: Location, layout: TableLayout) -> None:
     if arranged.get(path, NO_LAYOUT) == layout:
         return
     with isolated_session(spark, {}) as own:
-        found, table = Arrangement.of(own, path), delta_identifier(path)
-        if missing := {name: value for name, value in layout.properties if found.properties.get(name) != value}:
+        arrangement, table = Arrangement.of(own, path), delta_identifier(path)
+        if missing := {name: value for name, value in layout.properties if arrangement.properties.get(name) != value}:
             listed = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in missing.items())
             own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
-        if layout.cluster_by and layout.cluster_by != found.clustered_by:
+        if layout.cluster_by and layout.cluster_by != arrangement.clustered_by:
             own.sql(f"ALTER TABLE {table} CLUSTER BY ({', '.join(map(quoted, layout.cluster_by))})")
-        if layout.partition_by and layout.partition_by != found.partitioned_by:
+        if layout.partition_by and layout.partition_by != arrangement.partitioned_by:
             columns = ", ".join(layout.partition_by)
             _log.warning("%s is not partitioned by %s yet: its next snapshot partitions it", path, columns)
     arranged[path] = layout
@@ -82,10 +82,10 @@ def rewriting(
     before = _before(spark, path)
     if before is not None and columns is not None:
         add_features(spark, path, features_of_columns(columns))
-        held, new = table_columns(spark, path), {column.name for column in columns}
-        if theirs := [column.name for column in held if column.attnum is None and column.name not in new]:
+        lake_columns, new = table_columns(spark, path), {column.name for column in columns}
+        if theirs := [column.name for column in lake_columns if column.attnum is None and column.name not in new]:
             _log.warning("%s: columns that somebody else has added are removed: %s", path, ", ".join(theirs))
-        if _refuses(before, layout, held, columns):
+        if _refuses(before, layout, lake_columns, columns):
             _log.warning("%s: its change data feed has a gap here, because the table's columns change", path)
             with isolated_session(spark, {}) as own:
                 own.sql(f"ALTER TABLE {delta_identifier(path)} SET TBLPROPERTIES ('{_FEED}' = 'false')")
@@ -108,12 +108,12 @@ def _before(spark: SparkSession, path: Location) -> Arrangement | None:
 
 
 def _refuses(
-    before: Arrangement, layout: TableLayout, held: Sequence[DeltaColumn], columns: Sequence[LakeColumn]
+    before: Arrangement, layout: TableLayout, lake_columns: Sequence[DeltaColumn], columns: Sequence[LakeColumn]
 ) -> bool:
     is_fed = before.properties.get(_FEED) == dict(layout.properties).get(_FEED) == "true"
     is_mapped = COLUMN_MAPPING.key in before.properties
     return (
         is_fed
         and is_mapped
-        and [*held] != [DeltaColumn(each.name, each.lake_type.sql, each.attnum) for each in columns]
+        and [*lake_columns] != [DeltaColumn(each.name, each.lake_type.sql, each.attnum) for each in columns]
     )

@@ -43,9 +43,9 @@ def rewrite_columns_here(
     rows = None if target is None or target.before is None else target.held(limits)
     if target is None or rows is None:
         return None
-    held = {column.attnum for column in opened.columns}
+    attnums = {column.attnum for column in opened.columns}
     for place, column in enumerate(shape.columns):
-        if column.attnum not in held and column.missing is not None:
+        if column.attnum not in attnums and column.missing is not None:
             filled = _filled(rows, column, shape, target.mode, options.policy)
             rows = rows.set_column(place, rows.schema.field(place), filled)
     target = replace(target, keeps="some")

@@ -69,17 +69,17 @@ class ArrowWriter:
         """False if Spark has to do it: for a row that is not there, or for the number of rows that are counted."""
         is_whole, change = way.strategy in ("overwrite", "rewrite"), RowChange(net)
         if way.strategy in ("append", "overwrite"):
-            held: TouchedFiles | None = TouchedFiles()
+            old_files: TouchedFiles | None = TouchedFiles()
         else:
-            held = (all_files if is_whole else touched_files)(self.opened, change, self.limits.in_memory_bytes)
-        added = None if held is None else change.added(self.limits.rows_of_file, held.counted)
-        if held is None or added is None:
+            old_files = (all_files if is_whole else touched_files)(self.opened, change, self.limits.in_memory_bytes)
+        added = None if old_files is None else change.added(self.limits.rows_of_file, old_files.counted)
+        if old_files is None or added is None:
             return False
-        pieces = [*(piece.through(change.kept) for piece in held.pieces), *added]
+        pieces = [*(piece.through(change.kept) for piece in old_files.pieces), *added]
         # a merge makes no more files than it replaces
-        files = self._files(pieces, len(held.removals) if way.strategy == "merge" else pa.cpu_count(), net.columns)
+        files = self._files(pieces, len(old_files.removals) if way.strategy == "merge" else pa.cpu_count(), net.columns)
         mode: FilesMode = "overwrite" if is_whole else "append"
-        commit_files(self.opened.table, [*files, *held.removals], mode, self.opened.table.schema(), commit)
+        commit_files(self.opened.table, [*files, *old_files.removals], mode, self.opened.table.schema(), commit)
         return True
 
     def _files(self, pieces: Sequence[RowPiece], most: int, columns: NetColumns) -> list[AddAction]:

@@ -52,8 +52,10 @@ def alter_columns(spark: SparkSession, path: Location, changes: ColumnChanges) -
 def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str]]:
     """Old and new names, in an order in which each new name is free. Names may be swapped, passed on from column to
     column, or differ only in case: such columns get a temporary name first."""
-    taken, wanted = {name.lower() for name in held}, {new.name.lower() for _, new in changes.renamed}
-    crossing = {new.attnum for old, new in changes.renamed if new.name.lower() in taken or old.name.lower() in wanted}
+    names, new_names = {name.lower() for name in held}, {new.name.lower() for _, new in changes.renamed}
+    crossing = {
+        new.attnum for old, new in changes.renamed if new.name.lower() in names or old.name.lower() in new_names
+    }
     return [
         *((old.name, _between(new)) for old, new in changes.renamed if new.attnum in crossing),
         *((_between(new) if new.attnum in crossing else old.name, new.name) for old, new in changes.renamed),
@@ -76,18 +78,22 @@ def rewrite_columns(
         overtaking(path),
         committing_session(spark, path, provenance) as own,
     ):
-        held = {column.attnum: column.name for column in table_columns(own, path)}
-        new = [column for column in shape.columns if column.attnum not in held]
+        names = {column.attnum: column.name for column in table_columns(own, path)}
+        new = [column for column in shape.columns if column.attnum not in names]
         rows = own.read.format("delta").load(path)
         renamed = rows.selectExpr(
-            *(f"{_in_type(quoted(held[c.attnum]), c)} AS {_between_sql(c)}" for c in shape.columns if c.attnum in held),
+            *(
+                f"{_in_type(quoted(names[c.attnum]), c)} AS {_between_sql(c)}"
+                for c in shape.columns
+                if c.attnum in names
+            ),
             *kept,
         )
         # a cross join with a row that has no columns could leave no rows
         filled = renamed.crossJoin(_missing_values(own, new, shape, options.policy)) if new else renamed
         named = filled.selectExpr(
             *(
-                f"{_between_sql(c) if c.attnum in held else f'CASE WHEN {live} THEN {_between_sql(c)} END'}"
+                f"{_between_sql(c) if c.attnum in names else f'CASE WHEN {live} THEN {_between_sql(c)} END'}"
                 f" AS {quoted(c.name)}"
                 for c in shape.columns
             ),

@@ -55,8 +55,8 @@ def merge_copies(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRa
     from pyspark.sql import functions as fn
 
     if shape.source_columns != shape.columns:
-        held = _held_equal(rows.where(f"{COPIES.name} < 0"), path, shape, key_range)
-        _oldest_gone(rows, shape, held, lenient=lenient).createOrReplaceTempView(_SOURCE)
+        table_rows = _held_equal(rows.where(f"{COPIES.name} < 0"), path, shape, key_range)
+        _oldest_gone(rows, shape, table_rows, lenient=lenient).createOrReplaceTempView(_SOURCE)
         rows.sparkSession.sql(_merge_statement(path, shape, key_range))
         return
     going = _going(rows.where(f"{COPIES.name} < 0"), path, shape, key_range, lenient=lenient)
@@ -78,13 +78,15 @@ def _going(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRange | 
     table = rows.sparkSession.read.format("delta").load(path).alias("t")
     if key_range is not None:
         table = table.where(in_range(shape, key_range))
-    held = table.select(*(fn.col(f"t.{quoted(column.name)}").alias(f"h{i}") for i, column in enumerate(shape.columns)))
+    table_rows = table.select(
+        *(fn.col(f"t.{quoted(column.name)}").alias(f"h{i}") for i, column in enumerate(shape.columns))
+    )
     equal = (
         printed(fn.col(value(i)), column).eqNullSafe(printed(fn.col(f"h{i}"), column))
         for i, column in enumerate(shape.columns)
     )
     numbered = rows.withColumn("row", fn.monotonically_increasing_id())
-    matched = numbered.join(held.withColumn("is_held", fn.lit(True)), reduce(and_, equal), "left")
+    matched = numbered.join(table_rows.withColumn("is_held", fn.lit(True)), reduce(and_, equal), "left")
     counted = matched.groupBy("row").agg(
         (fn.count("is_held") + fn.first(COPIES.name)).alias("left_over"), *_firsts(shape)
     )
@@ -103,17 +105,19 @@ def _held_equal(going: DataFrame, path: str, shape: TableShape, key_range: KeyRa
     table = going.sparkSession.read.format("delta").load(path).alias("t")
     if key_range is not None:
         table = table.where(in_range(shape, key_range))
-    held = table.select(*(fn.col(f"t.{quoted(each.name)}").alias(value(i)) for i, each in enumerate(shape.columns)))
-    wanted = going.select(*(fn.col(value(i)).alias(f"g{i}") for i in range(len(shape.source_columns))))
+    table_rows = table.select(
+        *(fn.col(f"t.{quoted(each.name)}").alias(value(i)) for i, each in enumerate(shape.columns))
+    )
+    going_rows = going.select(*(fn.col(value(i)).alias(f"g{i}") for i in range(len(shape.source_columns))))
     equal = (
         printed(fn.col(value(i)), column).eqNullSafe(printed(fn.col(f"g{i}"), column))
         for i, column in enumerate(shape.source_columns)
     )
-    return held.join(wanted, reduce(and_, equal), "left_semi")
+    return table_rows.join(going_rows, reduce(and_, equal), "left_semi")
 
 
-def _oldest_gone(rows: DataFrame, shape: TableShape, held: DataFrame | None, *, lenient: bool) -> DataFrame:
-    """A delete of each row of which copies go, and an upsert of each copy that is left of those ``held`` and added.
+def _oldest_gone(rows: DataFrame, shape: TableShape, table_rows: DataFrame | None, *, lenient: bool) -> DataFrame:
+    """A delete of each row of which copies go, and an upsert of each copy left of ``table_rows`` and those added.
 
     No added row is older than one that was there before. So it makes no difference when in the range a row went.
     """
@@ -122,7 +126,7 @@ def _oldest_gone(rows: DataFrame, shape: TableShape, held: DataFrame | None, *, 
 
     going = rows.where(f"{COPIES.name} < 0").select(fn.expr(f"-{COPIES.name}").alias("going"), *_names(shape))
     copies = _repeated(rows.where(f"{COPIES.name} > 0"), fn.col(COPIES.name), shape)
-    copies = copies if held is None else copies.unionByName(held)
+    copies = copies if table_rows is None else copies.unionByName(table_rows)
     sides = going.unionByName(copies.select(fn.lit(0).cast("bigint").alias("going"), *_names(shape)))
     equal = Window.partitionBy(*(printed(fn.col(value(i)), each) for i, each in enumerate(shape.source_columns)))
     age = (fn.col(value(i)).asc_nulls_first() for i, each in enumerate(shape.columns) if each.of_commit)
@@ -159,7 +163,7 @@ def _merge_statement(path: str, shape: TableShape, key_range: KeyRange | None) -
     names = [quoted(column.name) for column in shape.columns]
     of_table = (printed_sql(f"t.{quoted(column.name)}", column) for column in shape.source_columns)
     of_source = (printed_sql(f"s.{value(i)}", column) for i, column in enumerate(shape.source_columns))
-    equal = (f"{held} <=> {going}" for held, going in zip(of_table, of_source, strict=True))
+    equal = (f"{target} <=> {source}" for target, source in zip(of_table, of_source, strict=True))
     within = () if key_range is None else (in_range(shape, key_range),)
     values = ", ".join(f"s.{value(i)}" for i in _places(shape))
     inserted = f"INSERT ({', '.join(names)}) VALUES ({values})"  # noqa: S608 - quoted names

@@ -25,18 +25,18 @@ def delta_fields(
     mode: Mode,
     physical: Sequence[str],
     ids: Sequence[int | None],
-    said: TableAnnotations | None = None,
+    annotations: TableAnnotations | None = None,
 ) -> list[Field]:
-    """The source's columns, then the table's own, with their names and numbers in the data files. ``said``: what the
-    source says about its columns, if that is known."""
-    known = said.by_number if said is not None else {}
-    told: list[tuple[str, str, Metadata]] = [
+    """The source's columns, then the table's own, with their names and numbers in the data files. ``annotations``: what
+    the source says about its columns, if that is known."""
+    known = annotations.by_number if annotations is not None else {}
+    fields: list[tuple[str, str, Metadata]] = [
         (each.name, each.lake_type.sql, annotated({ATTNUM: each.attnum}, known.get(each.attnum)))
         for each in of_source(columns)
     ]
-    told += [(each.name, each.lake_type.sql, {MODE: mode}) for each in columns if each.of_commit]
-    told += [(each.name, each.sql, {MODE: mode}) for each in mode_columns(mode)]
-    return [_field(*each, name, number) for each, name, number in zip(told, physical, ids, strict=True)]
+    fields += [(each.name, each.lake_type.sql, {MODE: mode}) for each in columns if each.of_commit]
+    fields += [(each.name, each.sql, {MODE: mode}) for each in mode_columns(mode)]
+    return [_field(*each, name, number) for each, name, number in zip(fields, physical, ids, strict=True)]
 
 
 def schema_string(fields: Sequence[Mapping[str, object]]) -> str:

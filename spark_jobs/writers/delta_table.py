@@ -60,18 +60,24 @@ def with_metadata(
     frame: DataFrame,
     columns: Sequence[LakeColumn | DeltaColumn],
     form: Form = MIRROR,
-    said: TableAnnotations | None = None,
+    annotations: TableAnnotations | None = None,
     replaces: DataFrame | None = None,
 ) -> DataFrame:
     """``frame``, which has these columns and those of the form, with attribute numbers in its columns' metadata, and
-    with what the source says of them: ``said`` now, or before in the table that it ``replaces``, or else in itself."""
+    with what the source says of them: ``annotations`` now, or before in the table that it ``replaces``, or else in
+    itself."""
     from pyspark.sql import functions
 
-    held = {field.metadata.get(ATTNUM): field.metadata for field in replaces.schema} if replaces is not None else {}
-    own, known = {field.name: field.metadata for field in frame.schema}, said.by_number if said is not None else {}
+    old_metadata = (
+        {field.metadata.get(ATTNUM): field.metadata for field in replaces.schema} if replaces is not None else {}
+    )
+    own, known = (
+        {field.name: field.metadata for field in frame.schema},
+        annotations.by_number if annotations is not None else {},
+    )
     described: list[tuple[str, Metadata]] = []
     for column in columns:
-        kept = said_in(held.get(column.attnum, own[column.name]))
+        kept = said_in(old_metadata.get(column.attnum, own[column.name]))
         numbered = kept if column.attnum is None else kept | {ATTNUM: column.attnum}
         described.append((column.name, annotated(numbered, known.get(column.attnum or 0))))
     described += [(column.name, {MODE: form.mode}) for column in own_columns(form)]

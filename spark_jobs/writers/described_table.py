@@ -53,7 +53,7 @@ def _rows(table: DeltaTable) -> int | None:
     return (pc.sum(counts).as_py() or 0) - deleted
 
 
-def _spark_type(told: Any) -> str:
-    if isinstance(told, str):
-        return SPARK_NAMES.get(told, told)
-    return f"array<{_spark_type(told['elementType'])}>"  # the only nested type that we create
+def _spark_type(delta_type: Any) -> str:
+    if isinstance(delta_type, str):
+        return SPARK_NAMES.get(delta_type, delta_type)
+    return f"array<{_spark_type(delta_type['elementType'])}>"  # the only nested type that we create

@@ -28,32 +28,32 @@ def said_in(metadata: Mapping[str, Any]) -> Metadata:
     return {name: value for name, value in metadata.items() if name in (COMMENT, *_OURS)}
 
 
-def annotated(metadata: Mapping[str, Any], said: ColumnAnnotations | None) -> Metadata:
+def annotated(metadata: Mapping[str, Any], annotations: ColumnAnnotations | None) -> Metadata:
     """A field's ``metadata`` with what the source says of its column; as it is if that is not known."""
-    if said is None:
+    if annotations is None:
         return {**metadata}
-    replaced = (*_OURS, COMMENT) if said.comment or metadata.get(COMMENTED) else _OURS
+    replaced = (*_OURS, COMMENT) if annotations.comment or metadata.get(COMMENTED) else _OURS
     now: Metadata = {name: value for name, value in metadata.items() if name not in replaced}
-    now[TYPE] = said.type
-    if said.primary_key is not None:
-        now[PRIMARY_KEY] = said.primary_key
-    if said.masked:
+    now[TYPE] = annotations.type
+    if annotations.primary_key is not None:
+        now[PRIMARY_KEY] = annotations.primary_key
+    if annotations.masked:
         now[MASKED] = True
-    if said.comment:
-        now |= {COMMENT: said.comment, COMMENTED: True}
+    if annotations.comment:
+        now |= {COMMENT: annotations.comment, COMMENTED: True}
     return now
 
 
-def annotated_fields(fields: Sequence[Mapping[str, Any]], said: TableAnnotations) -> list[dict[str, Any]]:
+def annotated_fields(fields: Sequence[Mapping[str, Any]], annotations: TableAnnotations) -> list[dict[str, Any]]:
     """The ``fields`` of a table's schema with what the source says of each."""
-    known = said.by_number
+    known = annotations.by_number
     return [
         {**field, "metadata": annotated(field["metadata"], known.get(field["metadata"].get(ATTNUM)))}
         for field in fields
     ]
 
 
-def description(now: str | None, properties: Mapping[str, str], said: TableAnnotations) -> str | None:
+def description(now: str | None, properties: Mapping[str, str], annotations: TableAnnotations) -> str | None:
     """The table's description, which is ``now`` another or none; None if it stays."""
-    is_due = said.comment or properties.get(COMMENTED) == "true"
-    return said.comment if is_due and said.comment != (now or "") else None
+    is_due = annotations.comment or properties.get(COMMENTED) == "true"
+    return annotations.comment if is_due and annotations.comment != (now or "") else None

@@ -45,9 +45,9 @@ def readable_table(path: Location, version: int | None = None) -> DeltaTable | N
 
 def held_rows(table: DeltaTable, where: str = "true") -> pa.Table:
     """The rows ``t`` that meet the SQL condition ``where``, in no order, all of them in memory. Raises LakeError."""
-    found = held_rows_within(table, None, where)
-    assert found is not None
-    return found
+    rows = held_rows_within(table, None, where)
+    assert rows is not None
+    return rows
 
 
 def held_rows_within(table: DeltaTable, most: int | None, where: str = "true") -> pa.Table | None:

@@ -31,13 +31,15 @@ def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -
     rows, columns = net.in_memory, net.columns
     assert rows is not None
     if pc.any(keeping := lacking(columns, rows)).as_py():
-        found = _found(opened, columns, rows, limits)
-        if found is None:
+        lookup = _found(opened, columns, rows, limits)
+        if lookup is None:
             return None
-        held, places = found
+        table_rows, places = lookup
         if pc.any(pc.and_(keeping, pc.is_null(places))).as_py():
             return None
-        rows = filled(columns, rows, {i: held.column(columns.shape.columns[i].name) for i in columns.unchanged}, places)
+        rows = filled(
+            columns, rows, {i: table_rows.column(columns.shape.columns[i].name) for i in columns.unchanged}, places
+        )
     extra = [*map(unchanged, columns.unchanged), *map(old_key, columns.old_keys)]
     return replace(net, columns=replace(columns, unchanged=(), old_keys=()), in_memory=rows.drop_columns(extra))
 
@@ -49,14 +51,14 @@ def lacking(columns: NetColumns, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def filled(
-    columns: NetColumns, rows: pa.Table, held: Mapping[int, pa.ChunkedArray], places: pa.ChunkedArray
+    columns: NetColumns, rows: pa.Table, values: Mapping[int, pa.ChunkedArray], places: pa.ChunkedArray
 ) -> pa.Table:
-    """``rows`` with the values that were not sent: those of the rows at ``places`` among those whose values are
-    ``held``, by the index of the column."""
+    """``rows`` with the values that were not sent: those of the rows at ``places`` among those that have ``values``,
+    by the index of the column."""
     for place in columns.unchanged:
         name = value(place)
         own = rows.column(name)
-        kept = pc.if_else(_flag(rows, place), held[place].take(places).cast(own.type), own)
+        kept = pc.if_else(_flag(rows, place), values[place].take(places).cast(own.type), own)
         rows = rows.set_column(rows.column_names.index(name), name, kept)
     return rows
 
@@ -72,15 +74,15 @@ def _found(
     had before: null where there is none."""
     shape = columns.shape
     keys = [value(place) for place in shape.key_indices]
-    wanted = pa.table([key_before(columns, rows, place) for place in shape.key_indices], keys)
-    key_range = key_range_of(wanted, shape)
+    keys_to_find = pa.table([key_before(columns, rows, place) for place in shape.key_indices], keys)
+    key_range = key_range_of(keys_to_find, shape)
     if not limits.is_little_to_read(file_bytes(opened.files_in_range(shape, key_range)), rows.num_rows, rows.nbytes):
         return None
     within = () if key_range is None else (in_range(shape, key_range),)
-    held = held_rows(opened.table, " AND ".join((live_rows(columns.mode) or "true", *within)))
-    known = held.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)
-    places = places_of(_comparable(wanted), _comparable(known.cast(wanted.schema)))
-    return None if places is None else (held, places)
+    table_rows = held_rows(opened.table, " AND ".join((live_rows(columns.mode) or "true", *within)))
+    known = table_rows.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)
+    places = places_of(_comparable(keys_to_find), _comparable(known.cast(keys_to_find.schema)))
+    return None if places is None else (table_rows, places)
 
 
 def key_before(columns: NetColumns, rows: pa.Table, place: int) -> pa.ChunkedArray:

@@ -29,10 +29,10 @@ def files_without_table(path: Location) -> tuple[str, ...]:
     of them that still runs can no longer commit a version 0: it is overtaken, and reads the table's state again."""
     filesystem, folder = lake_filesystem(path)
     try:
-        found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
+        infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
     except OSError:
         return ()
-    files = {info.path: info.path.removeprefix(folder).lstrip("/") for info in found if info.type == fs.FileType.File}
+    files = {info.path: info.path.removeprefix(folder).lstrip("/") for info in infos if info.type == fs.FileType.File}
     if any(name.startswith(_LOG) for name in files.values()):
         return ()
     return tuple(file for file, name in files.items() if _DATA_FILE.fullmatch(name))

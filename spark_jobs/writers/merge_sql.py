@@ -118,13 +118,13 @@ def kept_values_query(
     has_moved = " OR ".join(f"s.{old_key(i)} IS NOT NULL" for i in moved)
     match = " AND ".join(left_key_matches(shape, moved))
     first_key = quoted(shape.columns[shape.key_indices[0]].name)
-    found = f"(({has_moved}) AND t.{first_key} IS NOT NULL)"
+    has_row = f"(({has_moved}) AND t.{first_key} IS NOT NULL)"
     columns = [f"s.{OPERATION}"]
     for i, column in enumerate(shape.columns):
         if i in kept:
-            filled = f"CASE WHEN s.{unchanged(i)} AND {found} THEN t.{quoted(column.name)} ELSE s.{value(i)} END"
+            filled = f"CASE WHEN s.{unchanged(i)} AND {has_row} THEN t.{quoted(column.name)} ELSE s.{value(i)} END"
             columns.append(f"{filled} AS {value(i)}")
-            columns.append(f"(s.{unchanged(i)} AND NOT {found}) AS {unchanged(i)}")
+            columns.append(f"(s.{unchanged(i)} AND NOT {has_row}) AS {unchanged(i)}")
         else:
             columns.append(f"s.{value(i)}")
     columns += [f"s.{name}" for name in others]

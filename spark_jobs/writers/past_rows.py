@@ -62,10 +62,10 @@ def rows_with_past(rows: DataFrame, path: str, shape: TableShape, form: Form, mo
     spark = rows.sparkSession
     if form.mode == "soft_delete":
         return _soft_deleted(rows, _held(spark, path, shape, form, moment), shape, form, moment)
-    held = _held(spark, path, shape, Form(form.mode), moment)
+    table_rows = _held(spark, path, shape, Form(form.mode), moment)
     if holds_changes(form.mode):
-        return held.unionByName(snapshot_rows(rows, form, moment))
-    return with_commit_columns(_history(rows, held, shape, moment), form, moment)
+        return table_rows.unionByName(snapshot_rows(rows, form, moment))
+    return with_commit_columns(_history(rows, table_rows, shape, moment), form, moment)
 
 
 def with_commit_columns(rows: DataFrame, form: Form, moment: Moment) -> DataFrame:
@@ -73,11 +73,11 @@ def with_commit_columns(rows: DataFrame, form: Form, moment: Moment) -> DataFram
     do not, get ``moment``."""
     from pyspark.sql import functions as fn
 
-    wanted = [column for column in own_columns(form) if column.name in form.commit_columns]
-    found = {column.name: _of_version(column) for column in wanted}
+    columns = [column for column in own_columns(form) if column.name in form.commit_columns]
+    expressions = {column.name: _of_version(column) for column in columns}
     if form.mode != "history":
-        found = {column.name: _since(column, moment) for column in wanted if column.name not in rows.columns}
-    return rows.withColumns({name: fn.expr(text) for name, text in found.items()}) if found else rows
+        expressions = {column.name: _since(column, moment) for column in columns if column.name not in rows.columns}
+    return rows.withColumns({name: fn.expr(text) for name, text in expressions.items()}) if expressions else rows
 
 
 def _of_version(column: ModeColumn) -> str:
@@ -98,12 +98,12 @@ def _held(spark: SparkSession, path: str, shape: TableShape, form: Form, moment:
     return with_commit_columns(spark.read.format("delta").load(path), form, moment).selectExpr(*values, *kept)
 
 
-def _soft_deleted(rows: DataFrame, held: DataFrame, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
+def _soft_deleted(rows: DataFrame, table_rows: DataFrame, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
     """Rows that the source no longer has are marked as deleted at ``moment``, unless they already were."""
     from pyspark.sql import functions as fn
 
     *commits, deleted = own_columns(form)
-    joined = _joined(rows, held, shape, form)
+    joined = _joined(rows, table_rows, shape, form)
     is_there = fn.col("is_there").isNotNull()
     values = (
         fn.when(is_there, fn.col(value(i))).otherwise(fn.col(_held_value(i))).alias(column.name)
@@ -118,7 +118,7 @@ def _soft_deleted(rows: DataFrame, held: DataFrame, shape: TableShape, form: For
     return joined.select(*values, *written, at.alias(deleted.name))
 
 
-def _history(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment) -> DataFrame:
+def _history(rows: DataFrame, table_rows: DataFrame, shape: TableShape, moment: Moment) -> DataFrame:
     """An open version stays open if the source has an equal row. If not, it ends, and the source's row begins as a new
     version."""
     from pyspark.sql import functions as fn
@@ -126,7 +126,7 @@ def _history(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment
     columns = mode_columns("history")
     from_lsn, from_at, to_lsn, to_at = columns
     is_open = fn.col(quoted(to_lsn.name)).isNull()
-    joined = _joined(rows, held.where(is_open), shape, Form("history"))
+    joined = _joined(rows, table_rows.where(is_open), shape, Form("history"))
     is_there, was_there = fn.col("is_there").isNotNull(), fn.col("was_there").isNotNull()
     equal = reduce(
         and_,
@@ -156,10 +156,10 @@ def _history(rows: DataFrame, held: DataFrame, shape: TableShape, moment: Moment
         of(to_lsn, fn.when(ends, now_lsn), fn.lit(None)),
         of(to_at, fn.when(ends, now), fn.lit(None)),
     )
-    return held.where(~is_open).unionByName(versions)
+    return table_rows.where(~is_open).unionByName(versions)
 
 
-def _joined(rows: DataFrame, held: DataFrame, shape: TableShape, form: Form) -> DataFrame:
+def _joined(rows: DataFrame, table_rows: DataFrame, shape: TableShape, form: Form) -> DataFrame:
     """One row per key: the source's values if it ``is_there``, and the table's values if it ``was_there``."""
     from pyspark.sql import functions as fn
 
@@ -167,7 +167,7 @@ def _joined(rows: DataFrame, held: DataFrame, shape: TableShape, form: Form) -> 
         *(fn.col(quoted(column.name)).alias(value(i)) for i, column in enumerate(shape.columns)),
         fn.lit(True).alias("is_there"),
     )
-    old = held.select(
+    old = table_rows.select(
         *(fn.col(quoted(column.name)).alias(_held_value(i)) for i, column in enumerate(shape.columns)),
         *(fn.col(quoted(column.name)).alias(column.net) for column in own_columns(form)),
         fn.lit(True).alias("was_there"),

@@ -100,9 +100,9 @@ def open_values_query(path: str, columns: NetColumns, view: str) -> str:
     is_there = f"t.{quoted(shape.columns[shape.key_indices[0]].name)} IS NOT NULL"
     named = [f"s.{OPERATION}"]
     for i, column in enumerate(shape.columns):
-        held = f"CASE WHEN {is_there} THEN t.{quoted(column.name)} ELSE {missing_row(shape)} END"
+        old_value = f"CASE WHEN {is_there} THEN t.{quoted(column.name)} ELSE {missing_row(shape)} END"
         named.append(
-            f"CASE WHEN s.{unchanged(i)} THEN {held} ELSE s.{value(i)} END AS {value(i)}"
+            f"CASE WHEN s.{unchanged(i)} THEN {old_value} ELSE s.{value(i)} END AS {value(i)}"
             if i in kept
             else f"s.{value(i)}"
         )

@@ -106,15 +106,17 @@ def without_rows(table: ListedTable, columns: Sequence[str], chosen: Chosen) -> 
         if not holding:
             return table, 0
         made = DataFiles(table_filesystem(table.path), table.path, layout_of(schema), modified=time_now())
-        held = _rows(table.path, [table.files[name] for name in holding], schema)
-        made.write_all(rows.filter(pc.invert(chosen(rows))) for rows in held)
+        batches = _rows(table.path, [table.files[name] for name in holding], schema)
+        made.write_all(rows.filter(pc.invert(chosen(rows))) for rows in batches)
     return table.with_replaced(holding, made.actions, is_loss=True), sum(counts.values())
 
 
 def _is_plain(table: ListedTable) -> bool:
-    told = table.protocol
-    versions = told["minReaderVersion"], told["minWriterVersion"]
-    features = features_of_protocol(ProtocolVersions(*versions, told.get("writerFeatures"), told.get("readerFeatures")))
+    protocol = table.protocol
+    versions = protocol["minReaderVersion"], protocol["minWriterVersion"]
+    features = features_of_protocol(
+        ProtocolVersions(*versions, protocol.get("writerFeatures"), protocol.get("readerFeatures"))
+    )
     is_known = features <= FEATURES - {COLUMN_MAPPING.name} and not table.metadata["partitionColumns"]
     return is_known and not table.has_vectors and not any(re.match(ELSEWHERE, name) for name in table.files)
 

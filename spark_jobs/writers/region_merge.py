@@ -58,11 +58,11 @@ def write_regions(
     with overtaking(path), committing_session(spark, path, provenance) as own:
         kept = net.columns.unchanged if net is not None else ()
         read = _as_change(with_variants(rows.read(own), rows.shape.columns), UPSERT, rows.shape, kept)
-        gone = _gone(own, path, rows)
-        changes = read.unionByName(_as_change(gone, DELETE, rows.shape, kept))
+        deletes = _gone(own, path, rows)
+        changes = read.unionByName(_as_change(deletes, DELETE, rows.shape, kept))
         if net is not None:
             changes = changes.unionByName(_outside(own, path, net, rows))
-        if net is not None or rows.count or not gone.isEmpty():
+        if net is not None or rows.count or not deletes.isEmpty():
             changes.createOrReplaceTempView(NET_CHANGE)
             own.sql(merge_statement(path, rows.shape, kept, None, among=_among(net, rows)))
         if not has_committed(own):
@@ -86,20 +86,20 @@ def _gone(own: SparkSession, path: str, rows: RegionRows) -> DataFrame:
     """The keys in the regions that the table has and the source does not. Read at ``rows.version``: an OPTIMIZE since
     then shows the same rows."""
     shape = rows.shape
-    held = own.read.format("delta").option("versionAsOf", rows.version).load(path)
+    table = own.read.format("delta").option("versionAsOf", rows.version).load(path)
     keys = [f"{quoted(shape.columns[place].name)} AS {value(place)}" for place in shape.key_indices]
-    there = held.where(_condition(rows, lambda place: quoted(shape.columns[place].name))).selectExpr(*keys)
+    table_keys = table.where(_condition(rows, lambda place: quoted(shape.columns[place].name))).selectExpr(*keys)
     if not rows.count:
-        return there
+        return table_keys
     names = [value(place) for place in shape.key_indices]
-    return there.join(rows.read(own).select(*names), names, "left_anti")
+    return table_keys.join(rows.read(own).select(*names), names, "left_anti")
 
 
 def _as_change(frame: DataFrame, operation: int, shape: TableShape, kept: Sequence[int]) -> DataFrame:
     """The rows of ``frame`` as changes of this operation; columns that it lacks are null."""
-    there = set(frame.columns)
+    names = set(frame.columns)
     values = [
-        value(i) if value(i) in there else f"CAST(NULL AS {column.lake_type.sql}) AS {value(i)}"
+        value(i) if value(i) in names else f"CAST(NULL AS {column.lake_type.sql}) AS {value(i)}"
         for i, column in enumerate(shape.columns)
     ]
     flags = [f"false AS {unchanged(i)}" for i in kept]

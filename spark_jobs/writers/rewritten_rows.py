@@ -70,19 +70,19 @@ class RowChange:
         columns = [shape.columns[place] for place in shape.key_indices] if shape.has_key else shape.source_columns
         return tuple(column.name for column in columns)
 
-    def may_change(self, held: pa.Table) -> pa.ChunkedArray:
-        """For each of the table's rows whether it may go, or get other values. ``held``: the
+    def may_change(self, table_rows: pa.Table) -> pa.ChunkedArray:
+        """For each of the table's rows whether it may go, or get other values. ``table_rows``: the
         ``matched_columns`` at least."""
         if self._columns.shape.has_key:
-            return pc.is_valid(self._places(held))
-        return _may_be_among(self._matched(held), self._wanted)
+            return pc.is_valid(self._places(table_rows))
+        return _may_be_among(self._matched(table_rows), self._wanted)
 
-    def kept(self, held: pa.Table) -> pa.Table:
+    def kept(self, table_rows: pa.Table) -> pa.Table:
         """What is left of these rows of the table. Without a key: those that cannot go."""
-        columns, held = self._columns, _as_held(self._columns, held)
+        columns, table_rows = self._columns, _as_held(self._columns, table_rows)
         if not columns.shape.has_key:
-            return held.filter(pc.invert(self.may_change(held)))
-        return _RULES[columns.mode](held, self._places(held), self._changing, columns, self.net.ended)
+            return table_rows.filter(pc.invert(self.may_change(table_rows)))
+        return _RULES[columns.mode](table_rows, self._places(table_rows), self._changing, columns, self.net.ended)
 
     def added(self, most: int, counted: pa.Table | None = None) -> list[RowPiece] | None:
         """The rows that are written beside those that are kept, in pieces of ``most`` rows at most. ``counted``: of a
@@ -129,52 +129,52 @@ class RowChange:
         places = np.argsort(keys)
         return keys[places], places
 
-    def _places(self, held: pa.Table) -> Places:
+    def _places(self, table_rows: pa.Table) -> Places:
         """For each row of the table the place of the changing row with its key, null if there is none."""
-        keys, in_order = self._matched(held), self._in_order
+        keys, in_order = self._matched(table_rows), self._in_order
         if in_order is not None and len(in_order[0]) and not keys.column(0).null_count:
             # in a tenth of the time of a join
             ascending, places = in_order
-            found = keys.column(0).to_numpy()
-            at = np.minimum(np.searchsorted(ascending, found), len(places) - 1)
-            return pa.array(places[at], mask=ascending[at] != found)
+            values = keys.column(0).to_numpy()
+            at = np.minimum(np.searchsorted(ascending, values), len(places) - 1)
+            return pa.array(places[at], mask=ascending[at] != values)
         # to join a part of the table with all keys would take most of the time
         near = pc.indices_nonzero(_may_be_among(self._wanted, keys))
         among = places_of(keys, self._wanted.take(near))
         assert among is not None, "a net change has one row for each key"
         return near.take(among)
 
-    def _matched(self, held: pa.Table) -> pa.Table:
+    def _matched(self, table_rows: pa.Table) -> pa.Table:
         schema = written_columns(self._columns.shape.columns, self._columns.mode)
-        held = held.select(self.matched_columns)
-        held = held.cast(pa.schema([schema.field(name) for name in held.column_names]))
+        table_rows = table_rows.select(self.matched_columns)
+        table_rows = table_rows.cast(pa.schema([schema.field(name) for name in table_rows.column_names]))
         if self._columns.shape.has_key:
-            return _keys_held(held, self._columns)
-        return pa.table([comparable(column) for column in held.columns], held.column_names)
+            return _keys_held(table_rows, self._columns)
+        return pa.table([comparable(column) for column in table_rows.columns], table_rows.column_names)
 
-    def _with_copies(self, held: pa.Table) -> pa.Table | None:
+    def _with_copies(self, table_rows: pa.Table) -> pa.Table | None:
         """Only rows that may be equal to one that goes are counted: to group all would take most of the time. No added
         row is older than one that was there. So it makes no difference at which change of the range a row goes."""
         rows, columns = self._rows, self._columns
         copies, going = rows.column(COPIES.name), self._changing
         added = np.repeat(np.arange(rows.num_rows), np.maximum(copies.to_numpy(), 0))
-        whole = pa.concat_tables([held, _as_written(columns, rows).take(added)])
+        whole = pa.concat_tables([table_rows, _as_written(columns, rows).take(added)])
         if not going.num_rows:
             return whole
         may_go, source = self.may_change(whole), self.matched_columns
-        counted, gone = _oldest_first(whole.filter(may_go), columns), _as_written(columns, going).select(source)
-        places = _places_left(counted.select(source), gone, going.column(COPIES.name), lenient=self.net.lenient)
+        counted, deletes = _oldest_first(whole.filter(may_go), columns), _as_written(columns, going).select(source)
+        places = _places_left(counted.select(source), deletes, going.column(COPIES.name), lenient=self.net.lenient)
         if places is None:
             return None
         return pa.concat_tables([whole.filter(pc.invert(may_go)), counted.take(places)])
 
 
-def places_of(wanted: pa.Table, among: pa.Table) -> pa.ChunkedArray | None:
-    """For each row of ``wanted`` the place of the one with equal values ``among`` others, null if there is none. Both
-    have the same columns, without nulls. None if a wanted row is there twice."""
-    names = wanted.column_names
-    met = _numbered(wanted, _ROW).join(_numbered(among.cast(wanted.schema), _PLACE), names, join_type="left outer")
-    return met.sort_by(_ROW).column(_PLACE) if met.num_rows == wanted.num_rows else None
+def places_of(keys: pa.Table, among: pa.Table) -> pa.ChunkedArray | None:
+    """For each row of ``keys`` the place of the one with equal values ``among`` others, null if there is none. Both
+    have the same columns, without nulls. None if one of ``keys`` is there twice."""
+    names = keys.column_names
+    met = _numbered(keys, _ROW).join(_numbered(among.cast(keys.schema), _PLACE), names, join_type="left outer")
+    return met.sort_by(_ROW).column(_PLACE) if met.num_rows == keys.num_rows else None
 
 
 def rows_of_snapshot(rows: pa.RecordBatch, form: Form, moment: Moment) -> pa.RecordBatch:
@@ -204,42 +204,44 @@ def comparable_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return comparable(column)
 
 
-def _mirrored(held: pa.Table, places: Places, _rows: pa.Table, _columns: NetColumns, _: Moment | None) -> pa.Table:
-    return held.filter(pc.is_null(places))
+def _mirrored(
+    table_rows: pa.Table, places: Places, _rows: pa.Table, _columns: NetColumns, _: Moment | None
+) -> pa.Table:
+    return table_rows.filter(pc.is_null(places))
 
 
 def _soft_deleted(
-    held: pa.Table, places: Places, rows: pa.Table, columns: NetColumns, ended: Moment | None
+    table_rows: pa.Table, places: Places, rows: pa.Table, columns: NetColumns, ended: Moment | None
 ) -> pa.Table:
-    at = held.column(DELETED_AT.name)
+    at = table_rows.column(DELETED_AT.name)
     others = at if ended is None else pc.coalesce(at, _time(ended))
     deleted = pc.if_else(pc.is_null(places), others, rows.column(DELETED_AT.net).take(places))
     replaced = pc.equal(rows.column(OPERATION).take(places), UPSERT)
-    commits = _commits(held, rows, columns, places, pc.is_null(at), ended)
-    return _with(held, {DELETED_AT.name: deleted, **commits}).filter(pc.invert(pc.fill_null(replaced, False)))
+    commits = _commits(table_rows, rows, columns, places, pc.is_null(at), ended)
+    return _with(table_rows, {DELETED_AT.name: deleted, **commits}).filter(pc.invert(pc.fill_null(replaced, False)))
 
 
 def _of_history(
-    held: pa.Table, places: Places, ending: pa.Table, columns: NetColumns, ended: Moment | None
+    table_rows: pa.Table, places: Places, ending: pa.Table, columns: NetColumns, ended: Moment | None
 ) -> pa.Table:
-    is_open = pc.is_null(held.column(VALID_TO_LSN.name))
-    lsn, at = held.column(VALID_TO_LSN.name), held.column(VALID_TO.name)
+    is_open = pc.is_null(table_rows.column(VALID_TO_LSN.name))
+    lsn, at = table_rows.column(VALID_TO_LSN.name), table_rows.column(VALID_TO.name)
     if ended is not None:
         lsn = pc.if_else(is_open, pa.scalar(int(ended.lsn), lsn.type), lsn)
         at = pc.if_else(is_open, _time(ended), at)
     ends = pc.and_(is_open, pc.is_valid(places))
     return _with(
-        held,
+        table_rows,
         {
             VALID_TO_LSN.name: pc.if_else(ends, ending.column(VALID_TO_LSN.net).take(places), lsn),
             VALID_TO.name: pc.if_else(ends, ending.column(VALID_TO.net).take(places), at),
-            **_commits(held, ending, columns, pc.if_else(is_open, places, None), is_open, ended),
+            **_commits(table_rows, ending, columns, pc.if_else(is_open, places, None), is_open, ended),
         },
     )
 
 
 def _commits(
-    held: pa.Table,
+    table_rows: pa.Table,
     rows: pa.Table,
     columns: NetColumns,
     places: Places,
@@ -248,41 +250,41 @@ def _commits(
 ) -> dict[str, pa.ChunkedArray]:
     """The commit columns of the table's rows: those of the one at ``places`` among the changed ``rows``, or of the
     TRUNCATE or snapshot by which rows ``ended`` that are live and not among these."""
-    found: dict[str, pa.ChunkedArray] = {}
+    commits: dict[str, pa.ChunkedArray] = {}
     for i, column in enumerate(columns.shape.columns):
         if not column.of_commit:
             continue
-        own, changed = held.column(column.name), rows.column(value(i)).take(places)
+        own, changed = table_rows.column(column.name), rows.column(value(i)).take(places)
         if ended is not None:
             of = {COMMIT_LSN.name: int(ended.lsn), COMMIT_TIME.name: ended.at}
             own = pc.if_else(is_live, pa.scalar(of[column.name], own.type), own)
-        found[column.name] = pc.if_else(pc.is_valid(places), changed, own)
-    return found
+        commits[column.name] = pc.if_else(pc.is_valid(places), changed, own)
+    return commits
 
 
-def with_snapshot(held: pa.Table, rows: pa.Table, shape: TableShape, mode: Mode, moment: Moment) -> pa.Table:
+def with_snapshot(table_rows: pa.Table, rows: pa.Table, shape: TableShape, mode: Mode, moment: Moment) -> pa.Table:
     """All rows of a table in a mode that keeps the past, after a snapshot at ``moment``. ``rows``: those of the source,
     as ``rows_of_snapshot`` returns them. If rows are kept by their key, a row of the source that the table does not
     have begins then; what only the table has ends then. ``shape``: the table as it is written."""
     columns = NetColumns(shape, mode=mode)
     rows = pa.table([pa.repeat(pa.scalar(UPSERT), rows.num_rows), *rows.columns], [OPERATION, *_names(columns)])
-    held = _as_held(columns, held)
+    table_rows = _as_held(columns, table_rows)
     if holds_changes(mode):
-        return pa.concat_tables([held, _as_written(columns, rows)])
-    places = places_of(_keys_held(held, columns), _keys(rows, columns))
+        return pa.concat_tables([table_rows, _as_written(columns, rows)])
+    places = places_of(_keys_held(table_rows, columns), _keys(rows, columns))
     assert places is not None, "a snapshot has one row for each key"
     if mode == "soft_delete":
-        return pa.concat_tables([_soft_deleted(held, places, rows, columns, moment), _as_written(columns, rows)])
-    stays = pc.and_(pc.is_null(held.column(VALID_TO_LSN.name)), pc.is_valid(places))
+        return pa.concat_tables([_soft_deleted(table_rows, places, rows, columns, moment), _as_written(columns, rows)])
+    stays = pc.and_(pc.is_null(table_rows.column(VALID_TO_LSN.name)), pc.is_valid(places))
     for place, column in enumerate(shape.source_columns):
-        own, other = comparable(held.column(column.name)), comparable(rows.column(value(place)).take(places))
+        own, other = comparable(table_rows.column(column.name)), comparable(rows.column(value(place)).take(places))
         both_null = pc.and_(pc.is_null(own), pc.is_null(other))
         stays = pc.and_(stays, pc.or_(both_null, pc.fill_null(pc.equal(own, other), False)))
-    others = held.filter(pc.invert(stays))
+    others = table_rows.filter(pc.invert(stays))
     ended = _of_history(others, pa.nulls(others.num_rows, pa.int64()), rows.slice(0, 0), columns, moment)
     is_new = np.ones(rows.num_rows, dtype=bool)
     is_new[places.filter(stays).to_numpy()] = False
-    return pa.concat_tables([held.filter(stays), ended, _as_written(columns, rows.filter(pa.array(is_new)))])
+    return pa.concat_tables([table_rows.filter(stays), ended, _as_written(columns, rows.filter(pa.array(is_new)))])
 
 
 _RULES = {"mirror": _mirrored, "soft_delete": _soft_deleted, "history": _of_history}
@@ -300,10 +302,10 @@ def _oldest_first(rows: pa.Table, columns: NetColumns) -> pa.Table:
     return rows.take(np.lexsort(ages))
 
 
-def _places_left(rows: pa.Table, gone: pa.Table, copies: pa.ChunkedArray, *, lenient: bool) -> np.ndarray | None:
-    """The places of those ``rows`` that are left if, of those equal to a row of ``gone``, the first ones go.
+def _places_left(rows: pa.Table, deletes: pa.Table, copies: pa.ChunkedArray, *, lenient: bool) -> np.ndarray | None:
+    """The places of those ``rows`` that are left if, of those equal to a row of ``deletes``, the first ones go.
     ``copies``: how many of each, less than 0. None if there are not so many, unless ``lenient``."""
-    every = pa.concat_tables([gone, rows])
+    every = pa.concat_tables([deletes, rows])
     names = [value(place) for place in range(every.num_columns)]
     once = pa.repeat(pa.scalar(1, COPIES.arrow), rows.num_rows)
     counts = pa.chunked_array([*copies.chunks, once], COPIES.arrow)
@@ -316,7 +318,7 @@ def _places_left(rows: pa.Table, gone: pa.Table, copies: pa.ChunkedArray, *, len
     order, added = pc.list_flatten(lists).to_numpy(), counts.to_numpy()
     before = np.repeat(np.cumsum(sums) - sums, pc.list_value_length(lists).to_numpy())
     is_left = (added[order] > 0) & (np.cumsum(added[order]) > before)
-    places: np.ndarray = order[is_left] - gone.num_rows
+    places: np.ndarray = order[is_left] - deletes.num_rows
     return places
 
 
@@ -337,15 +339,15 @@ def _keys(rows: pa.Table, columns: NetColumns) -> pa.Table:
     return pa.table([comparable_key(rows.column(name)) for name in names], names)
 
 
-def _keys_held(held: pa.Table, columns: NetColumns) -> pa.Table:
+def _keys_held(table_rows: pa.Table, columns: NetColumns) -> pa.Table:
     """Those of rows of the table, under the same names."""
     keys = {value(place): columns.shape.columns[place].name for place in columns.shape.key_indices}
-    return pa.table([comparable_key(held.column(name)) for name in keys.values()], [*keys])
+    return pa.table([comparable_key(table_rows.column(name)) for name in keys.values()], [*keys])
 
 
-def _as_held(columns: NetColumns, held: pa.Table) -> pa.Table:
+def _as_held(columns: NetColumns, table_rows: pa.Table) -> pa.Table:
     schema = written_columns(columns.shape.columns, columns.mode)
-    return held.select(schema.names).cast(schema)
+    return table_rows.select(schema.names).cast(schema)
 
 
 def _as_written(columns: NetColumns, rows: pa.Table) -> pa.Table:

@@ -52,19 +52,19 @@ def simplify(pipeline: Pipeline, name: QualifiedName, spark: SparkSession) -> Ta
     """Drop the features that the table does not need. Raises Spark's own exceptions; it may be repeated then."""
     table = delta_identifier(pipeline.lake.table(name))
     with isolated_session(spark, {}) as own:
-        found = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
+        detail = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
         columns = [(field.name, field.dataType.simpleString()) for field in own.table(table).schema]
         reasons = {
-            feature: _reason_to_stay(feature, found, columns, pipeline.writes.whole_files_bytes)
-            for feature in found["tableFeatures"]
+            feature: _reason_to_stay(feature, detail, columns, pipeline.writes.whole_files_bytes)
+            for feature in detail["tableFeatures"]
             if feature not in (*_BASE, _PROTECTION)
         }
         dropped = [feature for feature, reason in reasons.items() if not reason]
         for feature in dropped:
             own.sql(f"ALTER TABLE {table} DROP FEATURE {feature}")
-        if DELETION_VECTORS.name in dropped and _are_unwanted(found):  # Delta drops the property, too
+        if DELETION_VECTORS.name in dropped and _are_unwanted(detail):  # Delta drops the property, too
             own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{DELETION_VECTORS.key}' = 'false')")
-        if dropped or _PROTECTION in found["tableFeatures"]:
+        if dropped or _PROTECTION in detail["tableFeatures"]:
             history = History.for_cuts(pipeline.retention.cuts)
             if reason := _drop_protection(own, table, history):
                 reasons[_PROTECTION] = reason
@@ -73,13 +73,13 @@ def simplify(pipeline: Pipeline, name: QualifiedName, spark: SparkSession) -> Ta
     return TableSimplified(tuple(dropped), tuple(FeatureKept(*each) for each in reasons.items() if each[1]))
 
 
-def _reason_to_stay(feature: str, found: Row, columns: Sequence[tuple[str, str]], whole_files_bytes: int) -> str:
+def _reason_to_stay(feature: str, detail: Row, columns: Sequence[tuple[str, str]], whole_files_bytes: int) -> str:
     """Empty if the table need not keep it."""
     if feature in {each.name for each in features_of(columns)}:
         return "a column needs it"
-    if feature == DELETION_VECTORS.name and found["sizeInBytes"] > whole_files_bytes and not _are_unwanted(found):
+    if feature == DELETION_VECTORS.name and detail["sizeInBytes"] > whole_files_bytes and not _are_unwanted(detail):
         return (
-            f"a change by Spark would add it again, as the table has {size(found['sizeInBytes'])}. If changes may copy"
+            f"a change by Spark would add it again, as the table has {size(detail['sizeInBytes'])}. If changes may copy"
             f" whole files instead, set {DELETION_VECTORS.key} = false first"
         )
     if feature in (DELETION_VECTORS.name, COLUMN_MAPPING.name):
@@ -87,8 +87,8 @@ def _reason_to_stay(feature: str, found: Row, columns: Sequence[tuple[str, str]]
     return "Delta cannot drop it" if feature == TIMESTAMP_NTZ.name else "a column needs it, or somebody has added it"
 
 
-def _are_unwanted(found: Row) -> bool:
-    return str(found["properties"].get(DELETION_VECTORS.key)) == "false"
+def _are_unwanted(detail: Row) -> bool:
+    return str(detail["properties"].get(DELETION_VECTORS.key)) == "false"
 
 
 def _drop_protection(spark: SparkSession, table: str, history: History) -> str:

@@ -37,8 +37,8 @@ def misfits_among(rows: DataFrame, counted: Mapping[str, Any], shape: TableShape
     places = [i for i in range(len(shape.columns)) if counted.get(misfit(i))]
     if not places:
         return NO_MISFITS
-    held = [*map(value, sorted({*shape.key_indices, *places})), *map(misfit, places)]
-    held += [name for name in (COPIES.name, MISFIT_LSN.name) if name in rows.columns]
-    some = rows.where(" OR ".join(f"{misfit(i)} IS NOT NULL" for i in places)).select(*held).limit(MOST_RECORDS)
+    names = [*map(value, sorted({*shape.key_indices, *places})), *map(misfit, places)]
+    names += [name for name in (COPIES.name, MISFIT_LSN.name) if name in rows.columns]
+    some = rows.where(" OR ".join(f"{misfit(i)} IS NOT NULL" for i in places)).select(*names).limit(MOST_RECORDS)
     counts = {shape.columns[i].name: int(counted[misfit(i)]) for i in places}
     return replace(Misfits.of(some.toArrow(), shape), counts=counts)

@@ -181,10 +181,10 @@ def numbered_commit(opened: TableToWrite, provenance: Provenance) -> CommitPrope
     has forgotten our number (see ``table_state``). Raises OvertakenError if it is not the next one: another writer has
     committed since the table's state was read."""
     with table_errors(f"{opened.path} cannot be read"):  # ``deltalake`` would read all commits once more
-        held = opened.log.transaction_version(provenance.txn_app_id)
-    if held is None and provenance.commits > 1:
+        number = opened.log.transaction_version(provenance.txn_app_id)
+    if number is None and provenance.commits > 1:
         return None
-    if (held or 0) != provenance.commits - 1:
+    if (number or 0) != provenance.commits - 1:
         raise overtaken(opened.path)
     transaction = Transaction(provenance.txn_app_id, provenance.commits)
     return commit_properties(transaction, commit_id=provenance.id, retries=0, userMetadata=provenance.user_metadata())

@@ -57,10 +57,10 @@ def features_of_columns(columns: Sequence[LakeColumn]) -> tuple[Feature, ...]:
 
 def features_of(columns: Iterable[tuple[str, str]]) -> tuple[Feature, ...]:
     """The features that columns of these names, and types as Spark prints them, need."""
-    told = [*columns]
-    if any(not _NOT_IN_PARQUET.isdisjoint(name) for name, _ in told):
+    pairs = [*columns]
+    if any(not _NOT_IN_PARQUET.isdisjoint(name) for name, _ in pairs):
         return MAPPED_NAMES
-    return (TIMESTAMP_NTZ,) if any(LakeKind.TIMESTAMP_NTZ.value in sql for _, sql in told) else ()
+    return (TIMESTAMP_NTZ,) if any(LakeKind.TIMESTAMP_NTZ.value in sql for _, sql in pairs) else ()
 
 
 def new_properties(features: Sequence[Feature]) -> dict[str, str]:
@@ -77,6 +77,6 @@ def add_features(spark: SparkSession, path: Location, features: Sequence[Feature
         return
     with isolated_session(spark, {}) as own:
         table = delta_identifier(path)
-        there = {row["key"] for row in own.sql(f"SHOW TBLPROPERTIES {table}").collect()}
-        if missing := ", ".join(f"'{each.key}' = '{each.value}'" for each in features if each.key not in there):
+        keys = {row["key"] for row in own.sql(f"SHOW TBLPROPERTIES {table}").collect()}
+        if missing := ", ".join(f"'{each.key}' = '{each.value}'" for each in features if each.key not in keys):
             own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({missing})")

@@ -75,20 +75,23 @@ def columns_altered(opened: OpenedTable, changes: ColumnChanges) -> MetadataChan
     return MetadataChange(names, properties, [*kept, *delta_fields(changes.added, "mirror", physical, numbers)])
 
 
-def said_by_source(opened: OpenedTable, said: TableAnnotations) -> MetadataChange:
+def said_by_source(opened: OpenedTable, annotations: TableAnnotations) -> MetadataChange:
     """The change after which the table says what the source says about it. Nothing changes if it does already."""
-    held, known = opened.table.metadata(), known_fields(opened.table) or ()
-    text, fields = description(held.description, held.configuration, said), annotated_fields(known, said)
+    metadata, known = opened.table.metadata(), known_fields(opened.table) or ()
+    text, fields = (
+        description(metadata.description, metadata.configuration, annotations),
+        annotated_fields(known, annotations),
+    )
     properties = {} if text is None else {COMMENTED: "true" if text else "false"}
     return MetadataChange(properties=properties, fields=None if fields == [*known] else fields, description=text)
 
 
-def _mapped(told: Mapping[str, Any], number: int) -> Field:
-    return {**told, "metadata": {**told["metadata"], COLUMN_ID: number, PHYSICAL: told["name"]}}
+def _mapped(field: Mapping[str, Any], number: int) -> Field:
+    return {**field, "metadata": {**field["metadata"], COLUMN_ID: number, PHYSICAL: field["name"]}}
 
 
-def _renamed(told: Mapping[str, Any], names: Mapping[int, str]) -> Field:
-    return {**told, "name": names.get(told["metadata"].get(ATTNUM, 0), told["name"])}
+def _renamed(field: Mapping[str, Any], names: Mapping[int, str]) -> Field:
+    return {**field, "name": names.get(field["metadata"].get(ATTNUM, 0), field["name"])}
 
 
 def _actions(opened: OpenedTable, change: MetadataChange) -> Iterable[Action]:

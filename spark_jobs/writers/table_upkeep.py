@@ -73,18 +73,18 @@ def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvid
     table needs it. Raises CdcError, and Spark's own exceptions."""
     path, cuts = pipeline.lake.table(name), pipeline.retention.cuts
     history = History.for_cuts(cuts)
-    before = found = plain_table(path)
-    small = small_files(found) if found is not None else ()
-    if found is not None and small and not _is_compacted_here(pipeline, name, found, small):
+    before = table = plain_table(path)
+    small = small_files(table) if table is not None else ()
+    if table is not None and small and not _is_compacted_here(pipeline, name, table, small):
         with isolated_session(spark(), _NOT_COMPACTED) as own:
             own.sql(f"OPTIMIZE {delta_identifier(path)}")
-        small, found = (), plain_table(path)
-    if before is None or found is None:
+        small, table = (), plain_table(path)
+    if before is None or table is None:
         return TableKept(_keep_with_spark(spark(), path, cuts, history))
-    kept = (compacted(found, small) if small else found).with_properties(_wanted(found.configuration, history))
+    kept = (compacted(table, small) if small else table).with_properties(_wanted(table.configuration, history))
     shorten_log(path, kept.version - kept.checkpoint)
     kept.remove_expired(history)
-    return TableKept(TableFiles(len(before.files), len(kept.files)), (found.version, kept.version))
+    return TableKept(TableFiles(len(before.files), len(kept.files)), (table.version, kept.version))
 
 
 def _is_compacted_here(pipeline: Pipeline, name: QualifiedName, table: ListedTable, small: SmallFiles) -> bool:
@@ -110,13 +110,15 @@ def _keep_with_spark(spark: SparkSession, path: Location, cuts: timedelta, histo
     return TableFiles(before["numFiles"], after["numFiles"], is_due)
 
 
-def _wanted(there: Mapping[str, str], history: History) -> dict[str, str]:
-    """The properties of a table that has those which are ``there``."""
-    of_owner = {name: there.get(name, value) for name, value in SHORT_LOG.items()}
+def _wanted(properties: Mapping[str, str], history: History) -> dict[str, str]:
+    """The properties to be set on a table that has ``properties``."""
+    of_owner = {name: properties.get(name, value) for name, value in SHORT_LOG.items()}
     return of_owner | history.properties | TRANSACTIONS_STAY
 
 
-def _set_properties(spark: SparkSession, table: str, there: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    if others := {name: value for name, value in wanted.items() if there.get(name) != value}:
+def _set_properties(
+    spark: SparkSession, table: str, old_properties: Mapping[str, str], properties: Mapping[str, str]
+) -> None:
+    if others := {name: value for name, value in properties.items() if old_properties.get(name) != value}:
         assignments = ", ".join(f"'{name}' = '{value}'" for name, value in others.items())
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({assignments})")

@@ -70,19 +70,19 @@ def write_net(table: WrittenTable, net: NetSource, provenance: Provenance, *, co
 
 
 def _write(table: WrittenTable, net: NetSource, provenance: Provenance, *, compacts: bool) -> Written:
-    held, engine, limits = table.facts(net), table.pipeline.merge_engine, table.pipeline.writes
-    way = write_way(net, held, engine, limits, compacts=compacts)
+    facts, engine, limits = table.facts(net), table.pipeline.merge_engine, table.pipeline.writes
+    way = write_way(net, facts, engine, limits, compacts=compacts)
     if way.writer == "deltalake" and table.opened is not None:
         # with its kept values a change takes more memory: so its way is chosen again
         whole = with_kept_values(table.opened, net, limits) if net.keeps_values else net
-        way = write_way(whole or net, held, engine, limits, compacts=compacts)
+        way = write_way(whole or net, facts, engine, limits, compacts=compacts)
         if whole is not None and way.writer == "deltalake":
             written = _written(ArrowWriter(table.opened, limits), whole, way, provenance)
             if written is not None:
                 if way.compacts:
                     compact_smallest(table.path, limits.in_passing_bytes)
                 return written
-    way = write_way(net, held, "spark", limits, compacts=compacts)
+    way = write_way(net, facts, "spark", limits, compacts=compacts)
     with spark_errors(table.failed, name=table.name, path=table.path):
         layout = table.pipeline.table(table.name).options.layout
         written = _written(SparkWriter(table.spark(), table.path, layout), net, way, provenance)

@@ -41,10 +41,10 @@ def touched_files(opened: OpenedTable, change: RowChange, most: int) -> TouchedF
             keys = _parts(opened, change.matched_columns, file)
             is_touched = net.ended is not None or any(pc.any(change.may_change(part)).as_py() for part in keys)
         else:
-            found = _counted(_parts(opened, every, file), change, most - sum(each.nbytes for each in counted))
-            if found is None:
+            rows = _counted(_parts(opened, every, file), change, most - sum(each.nbytes for each in counted))
+            if rows is None:
                 return None
-            counted, is_touched = [*counted, *found], bool(found)
+            counted, is_touched = [*counted, *rows], bool(rows)
         if is_touched:
             pieces += _pieces(opened, file)
             removals.append(RemoveAction(name, True, time_now(), size, {}))
@@ -91,11 +91,11 @@ def _grouped(opened: OpenedTable, batches: Iterator[pa.RecordBatch], names: Sequ
 
 def _counted(parts: Iterable[pa.Table], change: RowChange, most: int) -> list[pa.Table] | None:
     """The rows that a table without a key may lose; None if they take more than ``most`` bytes."""
-    found, size = list[pa.Table](), 0
+    rows, size = list[pa.Table](), 0
     for part in parts:
         going = part.filter(change.may_change(part))
         size += going.nbytes
         if size > most:
             return None
-        found += [going] if going.num_rows else []
-    return found
+        rows += [going] if going.num_rows else []
+    return rows

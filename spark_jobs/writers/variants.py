@@ -24,8 +24,10 @@ def with_variants(rows: DataFrame, columns: Sequence[LakeColumn]) -> DataFrame:
     is treated by the column's policy when the rows are read."""
     from pyspark.sql import functions as fn
 
-    found = {value(i): fn.expr(stored_sql(value(i), column)) for i, column in enumerate(columns) if is_variant(column)}
-    return rows.withColumns(found) if found else rows
+    variants = {
+        value(i): fn.expr(stored_sql(value(i), column)) for i, column in enumerate(columns) if is_variant(column)
+    }
+    return rows.withColumns(variants) if variants else rows
 
 
 def is_variant(column: LakeColumn) -> bool:

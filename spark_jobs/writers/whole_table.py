@@ -84,21 +84,21 @@ class WholeTable:
     def of(cls, path: Location, shape: TableShape, provenance: Provenance) -> WholeTable | None:
         """``provenance``: that of the commit. None if Spark must write the table: for its types, its path, or what is
         there. Raises LakeError."""
-        columns, mode, said = shape.columns, provenance.generation.mode, shape.annotations
+        columns, mode, annotations = shape.columns, provenance.generation.mode, shape.annotations
         if is_ambiguous(path) or not columns or any(column.lake_type.kind is LakeKind.VARIANT for column in columns):
             return None
         with table_errors(f"{path} cannot be read"):
             log = TransactionLog.open(path)
             if log is None:
-                return replace(cls._new(path, columns, mode), said=said)
-            held = log.transaction_version(provenance.txn_app_id) or 0
+                return replace(cls._new(path, columns, mode), said=annotations)
+            number = log.transaction_version(provenance.txn_app_id) or 0
         opened = opened_table(path, log.version)
         # a number that does not fit: the table has forgotten it, see table_state
-        if held != provenance.commits - 1 or opened is None or not is_ours(opened):
+        if number != provenance.commits - 1 or opened is None or not is_ours(opened):
             return None
         if not opened.is_mapped and COLUMN_MAPPING in features_of_columns(columns):
             return None
-        return cls(path, columns, mode, *_in_files(opened, columns, mode), opened, said=said)
+        return cls(path, columns, mode, *_in_files(opened, columns, mode), opened, said=annotations)
 
     @classmethod
     def _new(cls, path: Location, columns: tuple[LakeColumn, ...], mode: Mode) -> WholeTable:
@@ -117,20 +117,20 @@ class WholeTable:
         """Whether the table that is there gets other columns."""
         if self.before is None:
             return False
-        wanted = tuple(
+        columns = tuple(
             DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in of_source(self.columns)
         )
         has_names = {*self.before.physical} == {*written_columns(self.columns, self.mode).names}
-        return self.before.columns != wanted or not has_names
+        return self.before.columns != columns or not has_names
 
     def _schema(self, opened: OpenedTable) -> Schema:
         """The schema of the table, which is ``opened``, after the commit."""
         if not self.has_other_columns:
             return opened.schema
         fields = delta_fields(self.columns, self.mode, self.physical, self.ids)
-        held = {field["metadata"].get(ATTNUM): field["metadata"] for field in known_fields(opened.table) or ()}
+        metadata = {field["metadata"].get(ATTNUM): field["metadata"] for field in known_fields(opened.table) or ()}
         for field in fields:
-            field["metadata"] |= said_in(held.get(field["metadata"].get(ATTNUM), {}))
+            field["metadata"] |= said_in(metadata.get(field["metadata"].get(ATTNUM), {}))
         return Schema.from_json(schema_string(annotated_fields(fields, self.said) if self.said else fields))
 
     @property
@@ -215,8 +215,8 @@ class WholeTable:
         features = frozenset(feature.name for feature in features_of_columns(self.columns)) - opened.features
         most = max((number for number in self.ids if number is not None), default=0)
         properties = {MAX_ID: str(most)} if most > opened.max_id else {}
-        said = MetadataChange() if self.said is None else said_by_source(opened, self.said)
-        return replace(said, features=features, properties={**said.properties, **properties})
+        change = MetadataChange() if self.said is None else said_by_source(opened, self.said)
+        return replace(change, features=features, properties={**change.properties, **properties})
 
 
 def is_ours(opened: OpenedTable) -> bool:
@@ -225,22 +225,22 @@ def is_ours(opened: OpenedTable) -> bool:
 
 
 def _in_columns(
-    rows: pa.Table, held: Sequence[DeltaColumn], columns: Sequence[LakeColumn], mode: Mode
+    rows: pa.Table, lake_columns: Sequence[DeltaColumn], columns: Sequence[LakeColumn], mode: Mode
 ) -> pa.Table | None:
-    """The rows of a table that has the columns ``held``, in others. None if Spark has to convert a value."""
-    known, schema = {column.attnum: column for column in held}, written_columns(columns, mode)
-    found, own = [], schema.names[len(of_source(columns)) :]
+    """The rows of a table that has the columns ``lake_columns``, in others. None if Spark has to convert a value."""
+    known, schema = {column.attnum: column for column in lake_columns}, written_columns(columns, mode)
+    arrays, own = [], schema.names[len(of_source(columns)) :]
     if not {*own} <= {*rows.column_names}:
         return None
     for column in of_source(columns):
         before = known.get(column.attnum)
         if before is None:
-            found.append(pa.chunked_array([pa.nulls(rows.num_rows, column.lake_type.arrow)]))
+            arrays.append(pa.chunked_array([pa.nulls(rows.num_rows, column.lake_type.arrow)]))
         elif before.is_widened_in(column) or column.lake_type.sql in (before.sql, *_CASTS.get(before.sql, ())):
-            found.append(rows.column(before.name).cast(column.lake_type.arrow))
+            arrays.append(rows.column(before.name).cast(column.lake_type.arrow))
         else:
             return None
-    return pa.table([*found, *map(rows.column, own)], schema.names).cast(schema)
+    return pa.table([*arrays, *map(rows.column, own)], schema.names).cast(schema)
 
 
 def _in_files(
@@ -250,9 +250,9 @@ def _in_files(
     names = written_columns(columns, mode).names
     if not opened.is_mapped:
         return tuple(names), (None,) * len(names)
-    held = {column.attnum: column.name for column in opened.columns}
-    own = {name for name in opened.physical if name not in held.values()}
-    known = [held.get(column.attnum) for column in of_source(columns)]
+    old_names = {column.attnum: column.name for column in opened.columns}
+    own = {name for name in opened.physical if name not in old_names.values()}
+    known = [old_names.get(column.attnum) for column in of_source(columns)]
     known += [name if name in own else None for name in names[len(known) :]]
     free = count(opened.max_id + 1)
     physical = tuple(f"col-{uuid4()}" if name is None else opened.physical[name] for name in known)

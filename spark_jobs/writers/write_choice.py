@@ -144,9 +144,9 @@ def _of_deltalake(net: NetSource, table: TableFacts, limits: WriteLimits, *, com
     return "merge" if is_much else None
 
 
-def _is_much(net: NetSource, held: int | None, limits: WriteLimits) -> bool:
-    """Whether so many of ``held`` rows change that writing all anew costs less than a MERGE."""
-    return held is not None and net.rows >= max(limits.rewritten_rows, held * limits.rewritten_share)
+def _is_much(net: NetSource, table_rows: int | None, limits: WriteLimits) -> bool:
+    """Whether so many of ``table_rows`` change that writing all anew costs less than a MERGE."""
+    return table_rows is not None and net.rows >= max(limits.rewritten_rows, table_rows * limits.rewritten_share)
 
 
 def _memory(net: NetSource) -> int:

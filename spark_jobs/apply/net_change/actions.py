@@ -49,20 +49,20 @@ class Spans:
     def cast(self, data: np.ndarray, in_text: Cast, in_binary: Cast, to: pa.DataType) -> Fitted:
         """The values as ``to``: those in text cast by ``in_text``, those in binary by ``in_binary``."""
         if self.binary is None:
-            found = self._each(data, self.valid, in_text)
+            parts = self._each(data, self.valid, in_text)
         else:
-            found = self._each(data, self.binary, in_binary)
+            parts = self._each(data, self.binary, in_binary)
             is_text = self.valid & ~self.binary
             if is_text.any():
-                found = list(map(_either, found, self._each(data, is_text, in_text)))
-        values = pa.chunked_array([each.values for each in found], type=to)
-        if all(each.misfits is None for each in found):
+                parts = list(map(_either, parts, self._each(data, is_text, in_text)))
+        values = pa.chunked_array([each.values for each in parts], type=to)
+        if all(each.misfits is None for each in parts):
             return Fitted(values)
-        texts = (pa.nulls(len(each.values), pa.string()) if each.misfits is None else each.misfits for each in found)
+        texts = (pa.nulls(len(each.values), pa.string()) if each.misfits is None else each.misfits for each in parts)
         return Fitted(values, pa.chunked_array(texts, type=pa.string()))
 
-    def _each(self, data: np.ndarray, wanted: np.ndarray, cast: Cast) -> list[Fitted]:
-        return [cast(chunk) for chunk in gather(data, self.starts, self.lengths, wanted).chunks]
+    def _each(self, data: np.ndarray, valid: np.ndarray, cast: Cast) -> list[Fitted]:
+        return [cast(chunk) for chunk in gather(data, self.starts, self.lengths, valid).chunks]
 
 
 def _either(first: Fitted, second: Fitted) -> Fitted:

@@ -47,8 +47,8 @@ class Carry:
         before[puts] = previous[puts - 1]
         return cls(actions, before)
 
-    def column(self, column: int, wanted: np.ndarray) -> Carried:
-        """``wanted``: actions that are puts. Raises NeedsSnapshotError where a value depends on a deleted row."""
+    def column(self, column: int, puts: np.ndarray) -> Carried:
+        """``puts``: those to read. Raises NeedsSnapshotError where a value depends on a deleted row."""
         unknown = unknown_puts(self.actions, column)
         places = np.arange(len(unknown))
         after_delete = unknown & (self.before >= 0) & ~self.actions.is_put[self.before]
@@ -62,7 +62,7 @@ class Carry:
             if (further == roots).all():
                 break
             roots = further
-        ends = roots[wanted]
+        ends = roots[puts]
         if after_delete[ends].any():  # the partial step dropped changes: only what the outcome depends on is complete
             self._refuse(np.isin(places, ends) & after_delete)
         kept = unknown[ends]
@@ -102,10 +102,10 @@ def unknown_puts(actions: Actions, column: int) -> np.ndarray:
     return np.asarray(actions.is_put & (unchanged & ~_in_old_tuple(actions, column))[actions.slots])
 
 
-def known_spans(actions: Actions, column: int, wanted: np.ndarray) -> Spans:
+def known_spans(actions: Actions, column: int, puts: np.ndarray) -> Spans:
     """The column's values in the messages of these puts; null where a value is null or unknown."""
     changes = actions.ordered.changes
-    slots = actions.slots[wanted]
+    slots = actions.slots[puts]
     kinds, starts, lengths = (
         vector[column, slots] for vector in (changes.new.kinds, changes.new.starts, changes.new.lengths)
     )

@@ -52,5 +52,5 @@ def _ending(timeline: Timeline, *, lenient: bool) -> np.ndarray:
     actions = timeline.actions
     first = actions.first_of_key()
     first = first[first >= 0]
-    found = (~actions.fresh[first] | lenient) & ~timeline.truncated[first]
-    return np.sort(first[found])
+    ends = (~actions.fresh[first] | lenient) & ~timeline.truncated[first]
+    return np.sort(first[ends])

@@ -181,16 +181,16 @@ def _whole(batches: Batches, fields: Sequence[NetField]) -> pa.Table:
 def _pieces(batches: Batches, rules: NetRules) -> Iterator[pa.Table]:
     """The task's rows in tables of bounded size. The larger they are, the more rows of one key come together."""
     most_rows = _CELLS // len(rules.shape.columns)
-    held: list[pa.RecordBatch] = []
+    piece: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        held.append(batch)
+        piece.append(batch)
         rows, size = rows + len(batch), size + batch.nbytes
         if rows >= most_rows or size >= _BYTES:
-            yield pa.Table.from_batches(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held)
+            yield pa.Table.from_batches(piece)
+            piece, rows, size = [], 0, 0
+    if piece:
+        yield pa.Table.from_batches(piece)
 
 
 def _in_batches(rows: pa.Table) -> Batches:

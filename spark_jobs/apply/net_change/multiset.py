@@ -53,8 +53,8 @@ def net_copies(
     # rows that are removed note nothing
     lsns, is_added = ordered.commit_lsns[np.concatenate([added, removed])], pa.array(copies > 0)
     noted = misfit_columns(values, lsns)
-    for name, found in noted.items():
-        rows = rows.append_column(name, pc.if_else(is_added, found, pa.scalar(None, found.type)))
+    for name, array in noted.items():
+        rows = rows.append_column(name, pc.if_else(is_added, array, pa.scalar(None, array.type)))
     return summed(rows, tuple(noted))
 
 
@@ -64,8 +64,8 @@ def summed(rows: pa.Table, noted: tuple[str, ...] = ()) -> pa.Table:
     names = [name for name in rows.column_names[1:] if name not in noted]
     sums = [(COPIES.name, "sum"), *((name, "max") for name in noted)]
     together = rows.group_by(names).aggregate(sums).rename_columns([*names, COPIES.name, *noted])
-    found: pa.Table = together.select(rows.column_names).filter(pc.not_equal(together.column(COPIES.name), 0))
-    return found.cast(rows.schema)
+    copies: pa.Table = together.select(rows.column_names).filter(pc.not_equal(together.column(COPIES.name), 0))
+    return copies.cast(rows.schema)
 
 
 def _require_old_rows(ordered: OrderedChanges, removed: np.ndarray) -> None:

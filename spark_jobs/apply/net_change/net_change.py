@@ -72,16 +72,16 @@ def net_change(
     changes = rules.counting(rows)
     if rules.nets_by_key:
         net = rules.rows_by_key(rules.actions(changes), changes)
-        columns, found = net.columns, net.rows
+        columns, table = net.columns, net.rows
         insert_only = rules.ended is None and bool(net.fresh.all())
     else:
-        columns, found = NetColumns(rules.written, mode=mode), rules.rows_of_changes(changes)
+        columns, table = NetColumns(rules.written, mode=mode), rules.rows_of_changes(changes)
         if holds_changes(mode):
             emptied = appended_truncates(truncates_of(rows), shape)
-            found, insert_only = pa.concat_tables([found, emptied], promote_options="default"), True
+            table, insert_only = pa.concat_tables([table, emptied], promote_options="default"), True
         else:
-            insert_only = not pc.any(pc.less(found.column(COPIES.name), 0)).as_py()
-    written, misfits = found.select([field.name for field in columns.fields]), Misfits.of(found, columns.shape)
+            insert_only = not pc.any(pc.less(table.column(COPIES.name), 0)).as_py()
+    written, misfits = table.select([field.name for field in columns.fields]), Misfits.of(table, columns.shape)
     return NetChange(columns, written, rules.truncated, insert_only, counts, rules.ended, misfits)
 
 

@@ -29,10 +29,10 @@ def landed_range(work: TableRange, opened: OpenedTable | None = None) -> LandedC
     if opened is not None:
         return landed_changes(work, opened.columns)
     with spark_errors(f"{work.name}: the table at {work.path} cannot be read", name=work.name, path=work.path):
-        held = table_columns(work.run.spark(), work.path)
+        lake_columns = table_columns(work.run.spark(), work.path)
     if is_small(work):
-        return landed_changes(work, held)
-    return _described(work.run.spark(), work, held)
+        return landed_changes(work, lake_columns)
+    return _described(work.run.spark(), work, lake_columns)
 
 
 @contextmanager
@@ -59,9 +59,9 @@ def is_small(work: TableRange) -> bool:
     return work.pipeline.writes.are_for_driver(work.changes.rows, work.bytes)
 
 
-def _described(spark: SparkSession, work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
+def _described(spark: SparkSession, work: TableRange, lake_columns: Sequence[DeltaColumn]) -> LandedChanges | None:
     with (
         isolated_session(spark, {}) as own,
         spark_errors(f"{work.name}: the change log at {work.pipeline.lake.change_log} cannot be read"),
     ):
-        return described_on_executors(own, work, held)
+        return described_on_executors(own, work, lake_columns)

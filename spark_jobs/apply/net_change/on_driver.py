@@ -106,8 +106,8 @@ def _frame(net: NetChange, work: TableRange, *, for_spark: bool) -> Iterator[Fra
         is_broadcast = runs_on_driver(work.pipeline.spark) and rows.nbytes <= _BROADCAST_IN_ONE_JVM_BYTES
 
         def read(spark: SparkSession) -> DataFrame:
-            found = spark.read.schema(schema).parquet(staged())
-            return found.hint("broadcast") if is_broadcast else found
+            frame = spark.read.schema(schema).parquet(staged())
+            return frame.hint("broadcast") if is_broadcast else frame
 
         yield read
 

@@ -54,10 +54,12 @@ _ROW_CHANGES = (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE)
 _DESCRIBING = (RowKind.RELATION, RowKind.FACTS, RowKind.TRUNCATE)
 
 
-def described_on_executors(spark: SparkSession, work: TableRange, held: Sequence[DeltaColumn]) -> LandedChanges | None:
+def described_on_executors(
+    spark: SparkSession, work: TableRange, lake_columns: Sequence[DeltaColumn]
+) -> LandedChanges | None:
     """What the driver needs to know about the range; None when the range changes nothing. Raises as ``landed_changes``
     does."""
-    return described_changes(_logged(spark, work, _DESCRIBING).toArrow(), work, held)
+    return described_changes(_logged(spark, work, _DESCRIBING).toArrow(), work, lake_columns)
 
 
 @contextmanager
@@ -74,7 +76,7 @@ def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChange
     logged = _logged(spark, work, _ROW_CHANGES)
     counts = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
     inserts, updates, deletes = (counts.get(kind.value, 0) for kind in _ROW_CHANGES)
-    seen = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
+    change_counts = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
     changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules.mode, rules.commit_columns)))
     with staging_folder(work.pipeline.lake, state) as folder:
         if rules.nets_by_key:
@@ -83,7 +85,7 @@ def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChange
             net = _appended(changes, rules, landed, folder)
         else:
             net = _copies(changes, rules, folder)
-        yield replace(net, changes=seen)
+        yield replace(net, changes=change_counts)
 
 
 def _counting(rows: DataFrame, rules: NetRules) -> DataFrame:
@@ -114,9 +116,9 @@ def _appended(rows: DataFrame, rules: NetRules, landed: LandedChanges, folder: s
     emptied = rows.sparkSession.createDataFrame(appended_truncates(truncates_of(landed.rows), rules.shape), schema)
     given = rows.mapInArrow(net_of_changes(rules), whole).unionByName(emptied, allowMissingColumns=True)
     read = _written(given, folder, whole)
-    seen: Row = read(rows.sparkSession).selectExpr("count(*) AS rows", *counted_misfits(rules.shape)).collect()[0]
-    misfits = misfits_among(read(rows.sparkSession), seen.asDict(), rules.shape)
-    return NetSource(columns, False, True, None, _selected(read, columns), seen["rows"], misfits=misfits)
+    row: Row = read(rows.sparkSession).selectExpr("count(*) AS rows", *counted_misfits(rules.shape)).collect()[0]
+    misfits = misfits_among(read(rows.sparkSession), row.asDict(), rules.shape)
+    return NetSource(columns, False, True, None, _selected(read, columns), row["rows"], misfits=misfits)
 
 
 def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
@@ -125,22 +127,22 @@ def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
     schema = ddl(fields_of_changes(shape))
     read = _written(summed_copies(rows.mapInArrow(net_of_changes(rules), schema), shape), folder, schema)
     goes, place = f"{COPIES.name} < 0", ranged_key(shape)
-    asked = ["count(*) AS rows", f"count_if({goes}) AS going", *counted_misfits(shape, f"{COPIES.name} > 0")]
+    expressions = ["count(*) AS rows", f"count_if({goes}) AS going", *counted_misfits(shape, f"{COPIES.name} > 0")]
     if place is not None:
         ends = f"FILTER (WHERE {goes})"
-        asked += [f"{end}({value(place)}) {ends} AS {name}" for end, name in (("min", "low"), ("max", "high"))]
-        asked += [f"count_if({goes} AND {value(place)} IS NULL) AS unranged"]
-    found: Row = read(rows.sparkSession).selectExpr(*asked).collect()[0]
-    ranged = place is not None and found["low"] is not None and not found["unranged"]
-    key_range = KeyRange(found["low"], found["high"]) if ranged else None
+        expressions += [f"{end}({value(place)}) {ends} AS {name}" for end, name in (("min", "low"), ("max", "high"))]
+        expressions += [f"count_if({goes} AND {value(place)} IS NULL) AS unranged"]
+    row: Row = read(rows.sparkSession).selectExpr(*expressions).collect()[0]
+    ranged = place is not None and row["low"] is not None and not row["unranged"]
+    key_range = KeyRange(row["low"], row["high"]) if ranged else None
     return NetSource(
         columns,
         rules.truncated,
-        not found["going"],
+        not row["going"],
         key_range,
         _selected(read, columns),
-        found["rows"],
-        misfits=misfits_among(read(rows.sparkSession), found.asDict(), shape),
+        row["rows"],
+        misfits=misfits_among(read(rows.sparkSession), row.asDict(), shape),
     )
 
 
@@ -149,31 +151,31 @@ def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
     log."""
     staged = _written(net, folder, ddl(final_fields(rules.written, rules.mode)))
     widest, place = NetColumns.all_possible(rules.written, rules.mode), ranged_key(rules.shape)
-    asked = ["count(*) AS rows", f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh"]
+    expressions = ["count(*) AS rows", f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh"]
     ends = ("NULL", "NULL") if place is None else (f"min({value(place)})", f"max({value(place)})")
-    asked += [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]
-    asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
-    asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
-    asked += counted_misfits(rules.written)
-    seen: Row = staged(net.sparkSession).selectExpr(*asked).collect()[0]
-    if seen["leans"]:
+    expressions += [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]
+    expressions += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
+    expressions += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
+    expressions += counted_misfits(rules.written)
+    row: Row = staged(net.sparkSession).selectExpr(*expressions).collect()[0]
+    if row["leans"]:
         return None
     columns = replace(
         widest,
-        unchanged=tuple(i for i in widest.unchanged if seen[unchanged(i)]),
-        old_keys=tuple(i for i in widest.old_keys if seen[old_key(i)]),
+        unchanged=tuple(i for i in widest.unchanged if row[unchanged(i)]),
+        old_keys=tuple(i for i in widest.old_keys if row[old_key(i)]),
     )
-    key_range = None if seen["low"] is None else KeyRange(seen["low"], seen["high"])
-    insert_only = rules.ended is None and bool(seen["fresh"])
+    key_range = None if row["low"] is None else KeyRange(row["low"], row["high"])
+    insert_only = rules.ended is None and bool(row["fresh"])
     return NetSource(
         columns,
         rules.truncated,
         insert_only,
         key_range,
         _selected(staged, columns),
-        seen["rows"],
+        row["rows"],
         ended=rules.ended,
-        misfits=misfits_among(staged(net.sparkSession), seen.asDict(), rules.written),
+        misfits=misfits_among(staged(net.sparkSession), row.asDict(), rules.written),
     )
 
 

@@ -53,9 +53,9 @@ class NetRows:
     ) -> NetRows:
         """``named``: the columns but for those of the commit, with those of misfits if there are any. ``written_by``:
         the commit that last wrote each row."""
-        found, names = {**named, **written_by.values(columns.shape)}, [field.name for field in columns.fields]
+        arrays, names = {**named, **written_by.values(columns.shape)}, [field.name for field in columns.fields]
         names += [field.name for field in misfit_fields(columns.shape) if field.name in named]
-        return cls(columns, pa.table([found[name] for name in names], names), fresh)
+        return cls(columns, pa.table([arrays[name] for name in names], names), fresh)
 
 
 def net_rows(
@@ -233,8 +233,8 @@ def typed_values(ordered: OrderedChanges, index: int, spans: Spans, on_unreprese
 
 def misfit_columns(columns: Sequence[Fitted], lsns: np.ndarray) -> dict[str, pa.Array | pa.ChunkedArray]:
     """Those that rows of these ``columns``, in the shape's order, need for misfits. ``lsns``: of each row's commit."""
-    found = {misfit(index): column.misfits for index, column in enumerate(columns) if column.misfits is not None}
-    return {**found, MISFIT_LSN.name: pa.array(lsns)} if found else {}
+    misfits = {misfit(index): column.misfits for index, column in enumerate(columns) if column.misfits is not None}
+    return {**misfits, MISFIT_LSN.name: pa.array(lsns)} if misfits else {}
 
 
 def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:

@@ -69,12 +69,12 @@ class Sides:
     def values(self, on_unrepresentable: OnUnrepresentable) -> SideValues:
         """Raises DecodeError, UnrepresentableError."""
         is_whole = self.ordered.has_whole_old_row[self.slots]
-        found = [self._column(index, is_whole) for index in range(len(self.ordered.shape.columns))]
+        columns = [self._column(index, is_whole) for index in range(len(self.ordered.shape.columns))]
 
         def typed(index: int) -> Fitted:
-            return typed_values(self.ordered, index, found[index].spans, on_unrepresentable)
+            return typed_values(self.ordered, index, columns[index].spans, on_unrepresentable)
 
-        return SideValues(in_threads(typed, range(len(found))), self._names_of([column.lacks for column in found]))
+        return SideValues(in_threads(typed, range(len(columns))), self._names_of([column.lacks for column in columns]))
 
     def _names_of(self, lacks: list[np.ndarray]) -> pa.Array:
         marked = np.stack(lacks, axis=1)

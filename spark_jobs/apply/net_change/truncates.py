@@ -47,12 +47,12 @@ def truncations(rows: pa.Table, shape: TableShape) -> tuple[Truncation, ...]:
     truncates = truncates_of(rows)
     times = truncates.column("commit_time").cast(pa.int64())
     named = (truncates.column("commit_lsn"), times, truncates.column("ordinal"), truncates.column("data"))
-    found = []
+    truncations = []
     for lsn, at, ordinal, data in zip(*(column.to_pylist() for column in named), strict=True):
         truncation = Truncation(Moment(Lsn(lsn), at), ordinal)
         _check_truncate(data, truncation.position, shape)
-        found.append(truncation)
-    return tuple(sorted(found, key=lambda truncation: truncation.position))
+        truncations.append(truncation)
+    return tuple(sorted(truncations, key=lambda truncation: truncation.position))
 
 
 def without_truncates(rows: pa.Table) -> pa.Table:

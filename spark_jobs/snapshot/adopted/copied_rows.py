@@ -21,12 +21,12 @@ class CopiedRows:
     @classmethod
     def of(cls, hashes: Iterable[np.ndarray]) -> CopiedRows:
         """``hashes``: those of ``row_hashes``."""
-        found = np.concatenate([np.empty(0, HASH), *hashes])
-        first = found["first"]
+        pairs = np.concatenate([np.empty(0, HASH), *hashes])
+        first = pairs["first"]
         order = np.argsort(first)
         like_next = np.append(first[order[1:]] == first[order[:-1]], False)[: len(order)]
         alone = order[~(like_next | np.roll(like_next, 1))]
-        return cls(first[alone], found["second"][alone])
+        return cls(first[alone], pairs["second"][alone])
 
     def places(self, hashes: np.ndarray) -> np.ndarray:
         """The number of the row that is equal to each, -1 if there is none."""

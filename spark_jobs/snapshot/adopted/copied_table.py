@@ -53,12 +53,12 @@ class CopiedTable:
         if f"{path}/".startswith(f"{lake}/"):
             raise not_adopted(name, path, "it lies in lake.path, which holds our own tables")
         opened = _opened(name, path, version)
-        there = {field.name.casefold(): field for field in opened.schema}
+        fields = {field.name.casefold(): field for field in opened.schema}
         theirs: list[str] = []
         for column in shape.columns:
-            wanted = dict(adopted.columns).get(column.name, column.name)
-            if (field := there.get(wanted.casefold())) is None:
-                raise not_adopted(name, path, f"it has no column {wanted}")
+            their_name = dict(adopted.columns).get(column.name, column.name)
+            if (field := fields.get(their_name.casefold())) is None:
+                raise not_adopted(name, path, f"it has no column {their_name}")
             if not is_hashed(column.lake_type):
                 raise not_adopted(name, path, f"another type is chosen for column {column.name}")
             if not _is_alike(field.type, column.lake_type):
@@ -151,12 +151,12 @@ class _ParquetFiles:
             files = sorted((file.path, file.size, file.mtime_ns) for file in below if _holds_rows(file.path))
             if not files:
                 raise not_adopted(name, path, "there is neither a Delta table nor a Parquet file")
-            found = hashlib.sha256(repr(files).encode()).hexdigest()
-            if version and found != version:
+            digest = hashlib.sha256(repr(files).encode()).hexdigest()
+            if version and digest != version:
                 raise LakeError(f"{path} has other files than before", hint="run it again")
             paths = [path for path, _, _ in files]
             dataset = ds.dataset(paths, filesystem=filesystem, format=layout, partitioning="hive")
-        return cls(path, dataset, found)
+        return cls(path, dataset, digest)
 
     @property
     def schema(self) -> pa.Schema:

@@ -72,12 +72,12 @@ class Adoption:
 
     def _hashed(self) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
         types = [column.lake_type for column in self.copy.shape.columns]
-        seen, progress = 0, self.chunked.table.work.run.progress
+        count, progress = 0, self.chunked.table.work.run.progress
         with closing(self.copy.rows()) as batches:
             for rows in batches:
                 yield row_hashes(rows, types), rows
-                seen += rows.num_rows
-                progress(Step("adopt", f"{self.chunked.name}: {self.copy.path}", seen, None, "rows"))
+                count += rows.num_rows
+                progress(Step("adopt", f"{self.chunked.name}: {self.copy.path}", count, None, "rows"))
 
     def reader(self, connect: BulkConnect, pace: Pace) -> TaskReader:
         """Reads of a chunk the rows that differ, and records which rows of the copy do not. The source reads the whole
@@ -110,10 +110,10 @@ class Adoption:
         same, others = [np.empty(0, np.uint64)], [np.empty((0, 2), np.int64)]
         with streamed(connection, marked(None, label, compared_rows(columns, chunk.rows(table.row_filter)))) as reader:
             for batch in reader:
-                found = np.frombuffer(b"".join(batch.column(0).to_pylist()), COMPARED)
-                places = copied.places(found)
-                same.append(found["first"][places >= 0])
-                others.append(np.column_stack((found["block"], found["item"]))[places < 0])
+                rows = np.frombuffer(b"".join(batch.column(0).to_pylist()), COMPARED)
+                places = copied.places(rows)
+                same.append(rows["first"][places >= 0])
+                others.append(np.column_stack((rows["block"], rows["item"]))[places < 0])
         return np.concatenate(same), np.concatenate(others)
 
     def _rows_at(self, number: int, where: np.ndarray) -> str:

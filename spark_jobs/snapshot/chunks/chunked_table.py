@@ -68,8 +68,8 @@ class ChunkedTable:
     def staged_before(self, revision: int) -> StagedFiles:
         """As they were read with these columns of the plan."""
         columns = self.plan.revisions[revision]
-        held = tuple(column.in_lake for column in columns.source)
-        return self._staged(columns, replace(self.read.shape, columns=held))
+        lake_columns = tuple(column.in_lake for column in columns.source)
+        return self._staged(columns, replace(self.read.shape, columns=lake_columns))
 
     def _staged(self, columns: PlannedColumns, shape: TableShape) -> StagedFiles:
         """Commit columns are added to the rows in the end, when the snapshot's LSN is known."""
@@ -95,55 +95,55 @@ class ChunkedTable:
         return self.table.form.commit_columns
 
 
-def large_tables(wanted: WantedSnapshots) -> tuple[QualifiedName, ...]:
+def large_tables(request: WantedSnapshots) -> tuple[QualifiedName, ...]:
     """Those of the tables that do not fit into one chunk, and those that adopt rows. Executors of a cluster read large
     tables in one snapshot."""
-    pipeline = wanted.run.pipeline
+    pipeline = request.run.pipeline
     adopting = tuple(
         name
-        for name in wanted.names
-        if pipeline.table(name).adopt and table_state(pipeline.lake, name, *wanted.checkpoint.identity.stream) is None
+        for name in request.names
+        if pipeline.table(name).adopt and table_state(pipeline.lake, name, *request.checkpoint.identity.stream) is None
     )
     if not runs_on_driver(pipeline.spark):
         return adopting
     with connected(pipeline.source.dsn) as connection:
-        sizes = pipeline.by_name(wanted.names, table_sizes(connection, pipeline.relations(wanted.names)))
-    read = [name for name in wanted.names if name in sizes and not pipeline.table(name).begins_empty]
+        sizes = pipeline.by_name(request.names, table_sizes(connection, pipeline.relations(request.names)))
+    read = [name for name in request.names if name in sizes and not pipeline.table(name).begins_empty]
     large = (name for name in read if sizes[name].bytes > pipeline.snapshot.chunk_bytes)
     return tuple(dict.fromkeys((*adopting, *large)))
 
 
 def chunked_tables(
-    wanted: WantedSnapshots, names: Sequence[QualifiedName]
+    request: WantedSnapshots, names: Sequence[QualifiedName]
 ) -> tuple[tuple[ChunkedTable, ...], dict[QualifiedName, CdcError]]:
     """Those of ``names`` that can be read in chunks, and the errors of those that cannot be read at all."""
-    found: list[ChunkedTable] = []
+    tables: list[ChunkedTable] = []
     errors: dict[QualifiedName, CdcError] = {}
-    for table, transactions in planned(wanted, names, wanted.checkpoint):
+    for table, transactions in planned(request, names, request.checkpoint):
         read = table.read()
         if isinstance(read, CdcError):
             errors[table.name] = read
         elif has_readable_key(read) and not (table.sent and table.sent.missing_operations):
             try:
-                chunked = _chunked(table, read, transactions, wanted.checkpoint)
+                chunked = _chunked(table, read, transactions, request.checkpoint)
             except CdcError as error:
                 errors[table.name] = error
             else:
-                found += [chunked] if chunked is not None else []
+                tables += [chunked] if chunked is not None else []
         elif (adopted := table.adopts) is not None:
             why = "no row of it can be read by its key, or not all of its changes are published"
             errors[table.name] = not_adopted(table.name, adopted.path, why)
-    return tuple(found), errors
+    return tuple(tables), errors
 
 
 def planned(
-    wanted: WantedSnapshots, names: Sequence[QualifiedName], checkpoint: WindowMarker
+    request: WantedSnapshots, names: Sequence[QualifiedName], checkpoint: WindowMarker
 ) -> Iterable[tuple[PlannedTable, TransactionsSeen]]:
     """The tables as one snapshot shows them, with the transactions that it shows."""
     if not names:
         return
-    work = wanted.work(names, checkpoint, wanted.run.pipeline.snapshot.chunk_bytes)
-    with connected(wanted.run.pipeline.source.dsn) as connection:
+    work = request.work(names, checkpoint, request.run.pipeline.snapshot.chunk_bytes)
+    with connected(request.run.pipeline.source.dsn) as connection:
         seen, transactions = _look(connection, work)
     for name in names:
         yield PlannedTable(work, _OWN_SNAPSHOTS, name, seen), transactions
@@ -152,9 +152,9 @@ def planned(
 def _look(connection: Connection, work: SnapshotWork) -> tuple[Seen, TransactionsSeen]:
     with source_errors("the tables could not be looked at"):
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        found = look(connection, work), TransactionsSeen.of(connection)
+        pair = look(connection, work), TransactionsSeen.of(connection)
         connection.execute("COMMIT")
-    return found
+    return pair
 
 
 def _chunked(
@@ -238,13 +238,13 @@ def same_as_planned(chunked: ChunkedTable, table: PlannedTable, checkpoint: Wind
 
 
 @contextmanager
-def as_planned(wanted: WantedSnapshots, chunked: ChunkedTable) -> Iterator[None]:
+def as_planned(request: WantedSnapshots, chunked: ChunkedTable) -> Iterator[None]:
     """Where a read of the table fails, raises AlteredTableError if the table is no longer as planned."""
     try:
         yield
     except SourceError as error:
-        ((table, _),) = planned(wanted, [chunked.name], wanted.checkpoint)
-        if same_as_planned(chunked, table, wanted.checkpoint):
+        ((table, _),) = planned(request, [chunked.name], request.checkpoint)
+        if same_as_planned(chunked, table, request.checkpoint):
             raise error.within(f"{chunked.name} cannot be read") from error
         raise AlteredTableError from error
 

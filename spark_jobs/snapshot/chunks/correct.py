@@ -50,8 +50,8 @@ def corrected(
     """
     change = _Change(staged, net, doubtful)
     pieces = in_threads(change.without_changed, files)
-    held = pa.concat_tables([piece.held for piece in pieces]) if pieces else change.no_rows
-    rows, without_values = change.with_kept_values(held)
+    old_rows = pa.concat_tables([piece.held for piece in pieces]) if pieces else change.no_rows
+    rows, without_values = change.with_kept_values(old_rows)
     if unknown is not None:
         earlier = unknown.filter(pc.invert(_are_among(unknown, change.keys)))
         without_values = pa.concat_tables([earlier, without_values])
@@ -98,44 +98,46 @@ class _Change:
         keys = self._staged.keys(file).cast(self.keys.schema)
         if not pc.any(_are_among(keys, self.keys)).as_py():
             return _Piece((file,), (), self.no_rows)
-        held: list[pa.Table] = []
+        old_rows: list[pa.Table] = []
 
         def others() -> Iterator[pa.RecordBatch]:
             for batch in self._staged.batches(file):
                 rows = pa.Table.from_batches([batch])
                 of_batch = rows.select(self._key_names).cast(self.keys.schema)
                 if self._wanted.num_rows:
-                    held.append(rows.filter(_are_among(of_batch, self._wanted)))
+                    old_rows.append(rows.filter(_are_among(of_batch, self._wanted)))
                 yield from rows.filter(pc.invert(_are_among(of_batch, self.keys))).to_batches()
 
         added = self._staged.write(others()).actions
-        return _Piece((), tuple(added), pa.concat_tables([self.no_rows, *held], promote_options="permissive"))
+        return _Piece((), tuple(added), pa.concat_tables([self.no_rows, *old_rows], promote_options="permissive"))
 
-    def with_kept_values(self, held: pa.Table) -> tuple[pa.Table, pa.Table]:
+    def with_kept_values(self, old_rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The rows that the change leaves, and the keys of those that lack a value."""
-        places, unknown = self._places(held)
-        rows = filled(self._columns, self._rows, {i: held.column(value(i)) for i in self._columns.unchanged}, places)
+        places, unknown = self._places(old_rows)
+        rows = filled(
+            self._columns, self._rows, {i: old_rows.column(value(i)) for i in self._columns.unchanged}, places
+        )
         upserts = pc.equal(rows.column(OPERATION), UPSERT)
         left = rows.filter(pc.and_(upserts, pc.invert(unknown))).select(self._names)
         return left, self.keys.filter(unknown)
 
-    def _places(self, held: pa.Table) -> tuple[pa.Array, pa.Array]:
-        """For each row of the change the place of the row among ``held`` that has its values, null without one; and
+    def _places(self, old_rows: pa.Table) -> tuple[pa.Array, pa.Array]:
+        """For each row of the change the place of the row among ``old_rows`` that has its values, null without one; and
         whether it lacks a value that is not known."""
-        numbered = held.select(self._key_names).cast(self.keys.schema).append_column(_HELD, _numbers(held))
+        numbered = old_rows.select(self._key_names).cast(self.keys.schema).append_column(_HELD, _numbers(old_rows))
         first = numbered.group_by(self._key_names).aggregate([(_HELD, "min")])
         before = self._before.append_column(_ROW, _numbers(self._before))
         places = before.join(first, self._key_names, join_type="left outer").sort_by(_ROW).column(f"{_HELD}_min")
         return places, pc.or_(self._unsure, pc.and_(self._lacks, pc.is_null(places)))
 
 
-def _are_among(keys: pa.Table, wanted: pa.Table) -> pa.Array:
-    """For each of ``keys`` whether it is one of ``wanted``; both have the same columns."""
+def _are_among(keys: pa.Table, others: pa.Table) -> pa.Array:
+    """For each of ``keys`` whether it is one of ``others``; both have the same columns."""
     if keys.num_columns == 1:
-        return pc.is_in(keys.column(0), wanted.column(0))
+        return pc.is_in(keys.column(0), others.column(0))
     numbered = keys.append_column(_ROW, _numbers(keys))
-    found = numbered.join(wanted, keys.column_names, join_type="left semi").column(_ROW)
-    return pc.is_in(numbered.column(_ROW), found)
+    numbers = numbered.join(others, keys.column_names, join_type="left semi").column(_ROW)
+    return pc.is_in(numbered.column(_ROW), numbers)
 
 
 def _numbers(rows: pa.Table) -> pa.Array:

@@ -71,7 +71,7 @@ _ATTEMPTS = 5
 
 
 def finished(
-    wanted: WantedSnapshots,
+    request: WantedSnapshots,
     chunked: ChunkedTable,
     done: ChunksRead,
     connect: BulkConnect,
@@ -79,12 +79,12 @@ def finished(
 ) -> TableSnapshot:
     """The table's new snapshot. Raises VoidPlanError if the table must be read from the start, and what capturing,
     reading, decoding and writing raise; then what is read stays."""
-    run, read, plan = wanted.run, chunked.read, chunked.plan
+    run, read, plan = request.run, chunked.read, chunked.plan
     now = ColumnsNow(read.shape, run.pipeline.on_unrepresentable)
     doubtful: pa.Table | None = None  # after the first correction, only those rows that are read again
     for _ in range(_ATTEMPTS):
         last = _captured(run, capturing)
-        ((table, transactions),) = planned(wanted, [chunked.name], last)
+        ((table, transactions),) = planned(request, [chunked.name], last)
         if not same_as_planned(chunked, table, last):
             raise AlteredTableError
         files, unknown, misfits = _corrected(run, chunked, done, now, last, doubtful)
@@ -93,7 +93,7 @@ def finished(
         if not unknown.num_rows:
             done = chunked.read_into(files, done.first_window, misfits)
             return _written(chunked, replace(table, began=chunked.plan.began), read, last, done)
-        with as_planned(wanted, chunked):
+        with as_planned(request, chunked):
             by_key, of_keys = _read_by_key(chunked, unknown, connect)
         files, misfits = (*files, *by_key), Misfits.all_of((misfits, of_keys))
         log = ChangeLog(run.pipeline.lake.change_log)
@@ -134,11 +134,11 @@ def _corrected(
     unknown: pa.Table | None = None
     added: tuple[AddAction, ...] = ()
     for net in map(now.net, _net_changes(run, chunked, done, last)):
-        found = corrected(staged, files, net, doubtful=doubtful, unknown=unknown)
-        superseded = [file for file in added if file not in found.files]
-        files, unknown, misfits = found.files, found.unknown, Misfits.all_of((misfits, net.misfits))
+        outcome = corrected(staged, files, net, doubtful=doubtful, unknown=unknown)
+        superseded = [file for file in added if file not in outcome.files]
+        files, unknown, misfits = outcome.files, outcome.unknown, Misfits.all_of((misfits, net.misfits))
         staged.remove(superseded)
-        added = tuple(file for file in (*added, *found.added) if file in files)
+        added = tuple(file for file in (*added, *outcome.added) if file in files)
     return files, pa.table({}) if unknown is None else unknown, misfits
 
 
@@ -151,23 +151,25 @@ def _net_changes(run: Run, chunked: ChunkedTable, done: ChunksRead, last: Window
     state = TableState(chunked.name, generation, first - 1, -1, plan.relid)
     log = ChangeLog(pipeline.lake.change_log)
     markers = [marker for marker in log.markers(first - 1) if marker.ordinal <= last.ordinal]
-    wanted = frozenset(column.attnum for column in plan.columns.source)
-    whole = TableRange(run, state, markers, columns=wanted)
+    attnums = frozenset(column.attnum for column in plan.columns.source)
+    whole = TableRange(run, state, markers, columns=attnums)
     if not markers:
         return
     if (missing := first_missing(state.ordinal, markers)) is not None:
         raise VoidPlanError(f"the change log does not hold window {missing}")
     if why := change_without_event(markers, state) or understood_windows(markers, state)[1]:
         raise VoidPlanError(why.what)
-    held = plan.revisions[done.revision].in_lake
+    lake_columns = plan.revisions[done.revision].in_lake
     for part in _parts(whole):
         try:
-            landed = landed_changes(part, held) if part.concerns_table() else None
+            landed = landed_changes(part, lake_columns) if part.concerns_table() else None
         except (NeedsSnapshotError, PreconditionError, RefusedChangeError) as error:
             raise VoidPlanError(error.what) from error
         if landed is None:
             continue
-        held = tuple(DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in landed.shape.columns)
+        lake_columns = tuple(
+            DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in landed.shape.columns
+        )
         try:
             net = net_change(
                 landed.rows,
@@ -268,8 +270,8 @@ def _written(
     table = replace(table, exported=ExportedSnapshot(None, last.window.hi))
     with run.guard.cuts():
         forget(lake, [table.name])
-    taken = write_snapshot(table, read, _StagedRows(chunked, table, read, done))
+    snapshot = write_snapshot(table, read, _StagedRows(chunked, table, read, done))
     with run.guard.cuts():  # a concurrent run may have written a cut with the old table
         forget(lake, [table.name])
     chunked.record.remove()
-    return taken
+    return snapshot

@@ -80,8 +80,8 @@ class ColumnsNow:
 
     def rows(self, rows: pa.RecordBatch, numbers: Sequence[int]) -> pa.RecordBatch:
         """``rows`` of columns with these numbers."""
-        found = dict(zip(numbers, rows.columns, strict=True))
-        columns = [self._column(column, found, rows.num_rows) for column in self.shape.columns]
+        arrays = dict(zip(numbers, rows.columns, strict=True))
+        columns = [self._column(column, arrays, rows.num_rows) for column in self.shape.columns]
         return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(value_fields(self.shape)))
 
     def net(self, net: NetChange) -> NetChange:
@@ -94,9 +94,9 @@ class ColumnsNow:
             tuple(now for now, place in places.items() if place in net.columns.old_keys),
             net.columns.mode,
         )
-        found = {number: net.rows.column(value(place)) for number, place in before.items()}
+        arrays = {number: net.rows.column(value(place)) for number, place in before.items()}
         made = {
-            value(now): self._column(column, found, net.rows.num_rows) for now, column in enumerate(self.shape.columns)
+            value(now): self._column(column, arrays, net.rows.num_rows) for now, column in enumerate(self.shape.columns)
         }
         for name in (unchanged, old_key):
             made |= {
@@ -109,10 +109,10 @@ class ColumnsNow:
         return replace(net, columns=columns, rows=rows)
 
     def _column(
-        self, column: LakeColumn, found: Mapping[int, pa.Array | pa.ChunkedArray], rows: int
+        self, column: LakeColumn, arrays: Mapping[int, pa.Array | pa.ChunkedArray], rows: int
     ) -> pa.Array | pa.ChunkedArray:
-        if column.attnum in found:
-            return found[column.attnum].cast(column.lake_type.arrow)
+        if column.attnum in arrays:
+            return arrays[column.attnum].cast(column.lake_type.arrow)
         if column.missing is None:
             return pa.nulls(rows, column.lake_type.arrow)
         try:

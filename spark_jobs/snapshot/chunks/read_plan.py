@@ -95,8 +95,10 @@ class ReadPlan:
             return None
         if any(chunk.relid not in leaves or leaves[chunk.relid].file != chunk.file for chunk in self.chunks):
             return None
-        found = differences(Fingerprint.of(self.word, self.fingerprint), Fingerprint.of(other.word, other.fingerprint))
-        if found.reasons or found.moved_files:
+        difference = differences(
+            Fingerprint.of(self.word, self.fingerprint), Fingerprint.of(other.word, other.fingerprint)
+        )
+        if difference.reasons or difference.moved_files:
             return None
         chunks = tuple(replace(chunk, form=leaves[chunk.relid].form) for chunk in self.chunks)
         columns = self.columns if self.columns.source == other.columns.source else other.columns
@@ -206,33 +208,33 @@ class ReadRecord:
 
     def unread(self, plan: ReadPlan) -> tuple[int, ...]:
         """The numbers of the pieces that are not read yet; one listing. Raises LakeError."""
-        there = self._names()
-        if _newest_correction(there):
+        listing = self._names()
+        if _newest_correction(listing):
             return ()
-        read = {name.rpartition("-")[0] + "-" for name in there}
+        read = {name.rpartition("-")[0] + "-" for name in listing}
         return tuple(number for number in range(plan.pieces) if _CHUNK.format(number) not in read)
 
     def chunks(self, plan: ReadPlan) -> ChunksRead:
         """What is read already. Raises LakeError."""
-        there = self._names()
-        if (corrected := _newest_correction(there)) and (data := self._read(corrected)) is not None:
+        listing = self._names()
+        if (corrected := _newest_correction(listing)) and (data := self._read(corrected)) is not None:
             fields = json.loads(data)
             misfits = Misfits.from_json(fields["misfits"])
             part = FilesRead(corrected, _files(fields["files"]), fields["columns"])
             return ChunksRead((part,), fields["first_window"], fields["revision"], is_corrected=True, misfits=misfits)
-        noted = (data for name in sorted(there) if name.startswith(_OF_MISFITS) and (data := self._read(name)))
+        noted = (data for name in sorted(listing) if name.startswith(_OF_MISFITS) and (data := self._read(name)))
         misfits = Misfits.all_of(map(Misfits.from_json, noted))
-        return ChunksRead(self._of_chunks(plan, there), plan.first_window, misfits=misfits)
+        return ChunksRead(self._of_chunks(plan, listing), plan.first_window, misfits=misfits)
 
-    def _of_chunks(self, plan: ReadPlan, there: Set[str]) -> tuple[FilesRead, ...]:
+    def _of_chunks(self, plan: ReadPlan, listing: Set[str]) -> tuple[FilesRead, ...]:
         starts = [_CHUNK.format(number) for number in range(plan.pieces)]
-        newest = {name.rpartition("-")[0] + "-": name for name in sorted(there)}
+        newest = {name.rpartition("-")[0] + "-": name for name in sorted(listing)}
         names = [newest[start] for start in starts if start in newest]
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
-            found = list(pool.map(self._read, names))
+            contents = list(pool.map(self._read, names))
         return tuple(
             FilesRead(name, _files(json.loads(data)), int(name.rpartition("-")[2].removesuffix(".json")))
-            for name, data in zip(names, found, strict=True)
+            for name, data in zip(names, contents, strict=True)
             if data
         )
 

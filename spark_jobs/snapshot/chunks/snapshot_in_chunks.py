@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 def snapshot_in_chunks(
-    wanted: WantedSnapshots,
+    request: WantedSnapshots,
     chunked: ChunkedTable,
     pace: Pace,
     connect: BulkConnect,
@@ -43,7 +43,7 @@ def snapshot_in_chunks(
 ) -> TableSnapshot:
     while True:
         try:
-            return _read_on(wanted, chunked, pace, connect, capturing)
+            return _read_on(request, chunked, pace, connect, capturing)
         except VoidPlanError as void:
             _log.warning("%s is read from the start: %s", chunked.name, void)
             chunked.record.void(chunked.plan)
@@ -53,7 +53,7 @@ def snapshot_in_chunks(
         except CdcError as error:
             reason = chunked.table.reason
             return TableSnapshot(chunked.name, Lsn(0), chunked.plan.relid, error=error, reason=reason)
-        again, errors = chunked_tables(wanted, [chunked.name])
+        again, errors = chunked_tables(request, [chunked.name])
         if not again:
             in_one = SnapshotGoesOnError(
                 f"{chunked.name} cannot be read in chunks: {why}", hint="the next run reads it in one transaction"
@@ -64,39 +64,39 @@ def snapshot_in_chunks(
 
 
 def _read_on(
-    wanted: WantedSnapshots,
+    request: WantedSnapshots,
     chunked: ChunkedTable,
     pace: Pace,
     connect: BulkConnect,
     capturing: AbstractContextManager[object],
 ) -> TableSnapshot:
     """Read chunks until all are read or the time is over. Raises SnapshotGoesOnError in the second case."""
-    run, table = wanted.run, chunked.table
+    run, table = request.run, chunked.table
     with run.guard.table(chunked.name):
         if (before := table.state()) is not None:
             table.require_accepted(chunked.read, before)
-        require_same_server(run, wanted.checkpoint)
+        require_same_server(run, request.checkpoint)
         chunked.keep_plan()
-        done = _converted(chunked, _all_read(wanted, chunked, pace, connect))
-    return finished(wanted, chunked, done, connect, capturing)
+        done = _converted(chunked, _all_read(request, chunked, pace, connect))
+    return finished(request, chunked, done, connect, capturing)
 
 
-def _all_read(wanted: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> ChunksRead:
+def _all_read(request: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> ChunksRead:
     """Read what is missing. Raises SnapshotGoesOnError if the time is over before all is read."""
     plan, record = chunked.plan, chunked.record
     while True:
-        _read_pieces(wanted, chunked, pace, connect)
+        _read_pieces(request, chunked, pace, connect)
         if left := len(record.unread(plan)):
             raise SnapshotGoesOnError(
                 f"{plan.pieces - left:,} of {plan.pieces:,} chunks of {chunked.name} are read",
                 hint="`postgres-cdc sync` reads the others",
             )
         done = record.chunks(plan)
-        if not (gone := [part for part in done.parts if chunked.staged_before(part.revision).missing(part.files)]):
+        if not (parts := [part for part in done.parts if chunked.staged_before(part.revision).missing(part.files)]):
             return done
         if done.is_corrected:
             raise VoidPlanError("files that it was read into are gone")
-        record.forget(gone)
+        record.forget(parts)
 
 
 def _converted(chunked: ChunkedTable, done: ChunksRead) -> ChunksRead:
@@ -124,25 +124,25 @@ def _converted(chunked: ChunkedTable, done: ChunksRead) -> ChunksRead:
     return done
 
 
-def _read_pieces(wanted: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> None:
-    plan, record, policy = chunked.plan, chunked.record, wanted.run.pipeline.on_unrepresentable
+def _read_pieces(request: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> None:
+    plan, record, policy = chunked.plan, chunked.record, request.run.pipeline.on_unrepresentable
     unread = record.unread(plan)
     chunks = [number for number in unread if number < len(plan.chunks)]
     if not (plan.adopted and unread):
-        _read(wanted, chunked, chunks, chunked.read.task_reader(connect, None, policy), pace)
+        _read(request, chunked, chunks, chunked.read.task_reader(connect, None, policy), pace)
         return
     with void_if_changed(chunked):
         adoption = Adoption.of(chunked)
-        _read(wanted, chunked, chunks, adoption.reader(connect, pace), pace)
+        _read(request, chunked, chunks, adoption.reader(connect, pace), pace)
         if record.unread(plan) == (len(plan.chunks),):
             record.add(plan, len(plan.chunks), adoption.write())
             adoption.forget()
 
 
 def _read(
-    wanted: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int], read_chunk: TaskReader, pace: Pace
+    request: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int], read_chunk: TaskReader, pace: Pace
 ) -> None:
-    run, plan, record = wanted.run, chunked.plan, chunked.record
+    run, plan, record = request.run, chunked.plan, chunked.record
     options = run.pipeline.snapshot
     left = set(numbers)
 
@@ -153,5 +153,5 @@ def _read(
         run.progress(Step("read", str(chunked.name), size, plan.size, "bytes"))
 
     cores = local_cores(run.pipeline.spark)
-    with as_planned(wanted, chunked):
+    with as_planned(request, chunked):
         read_chunks(numbers, read_chunk, chunked.staged, pace, options.parallel or cores, is_read)

@@ -67,8 +67,8 @@ class StagedFiles:
 
     def missing(self, files: Iterable[AddAction]) -> frozenset[str]:
         """Those of the files that somebody has removed or cut off. Raises LakeError."""
-        there = {name: file.size for name, file in entries(self.path).items() if file is not None}
-        return frozenset(file.path for file in files if there.get(file.path) != file.size)
+        sizes = {name: file.size for name, file in entries(self.path).items() if file is not None}
+        return frozenset(file.path for file in files if sizes.get(file.path) != file.size)
 
     def remove(self, files: Sequence[AddAction]) -> None:
         """Raises LakeError."""
