@@ -139,8 +139,8 @@ def land_window(
     try:
         (marker,) = _land(session, ordinal, (window,), on_batch, ends)
         return marker
-    except PeriodEndsError as found:
-        return land_window(session, ordinal, Window(window.lo, found.lsn), on_batch=on_batch, ends=found.ends)
+    except PeriodEndsError as period_end:
+        return land_window(session, ordinal, Window(window.lo, period_end.lsn), on_batch=on_batch, ends=period_end.ends)
     except ReadWithoutError as error:
         if error.option == "two_phase" and session.slot.two_phase:
             raise  # someone created the slot as two-phase; it may no longer send what was prepared
@@ -287,7 +287,7 @@ def _land_through(
             marker = landing.marker()
             yield marker
             if window.hi < span.hi:
-                announced = {**announced, **{seen.relid: seen for seen in reader.relations}}
+                announced = {**announced, **{relation.relid: relation for relation in reader.relations}}
                 session = replace(session, checkpoint=marker)
                 look = _look(session)
 

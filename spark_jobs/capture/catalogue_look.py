@@ -129,10 +129,10 @@ class CatalogueLook:
         here, or that an earlier version has looked at, only counts if it has a comment: the others' turn is with their
         next change."""
         known = {fingerprint.relid: fingerprint.annotations for fingerprint in self.before}
-        found = ((each.relid, known.get(each.relid), each.annotations) for each in self.fingerprints)
+        triples = ((each.relid, known.get(each.relid), each.annotations) for each in self.fingerprints)
         return tuple(
             relid
-            for relid, before, now in found
+            for relid, before, now in triples
             if now is not None and (now.has_comments if before is None else now != before)
         )
 
@@ -161,9 +161,9 @@ def look_at_catalogue(
     """
     watched = watched_tables(pipeline, looked_at_names(control, pipeline), checkpoint)
     landed, horizon = checkpoint.catalogue if checkpoint else None, transaction_horizon(control)
-    asked = look_words(control, watched)
-    words = {name: (relid, word) for name, (relid, word, _) in asked.items()}
-    word = _word_of(word for _, _, word in asked.values())
+    rows = look_words(control, watched)
+    words = {name: (relid, word) for name, (relid, word, _) in rows.items()}
+    word = _word_of(word for _, _, word in rows.values())
     if landed is not None and landed.word == word:
         return CatalogueLook(word, horizon, landed, words)
     before = log.fingerprints(landed.window) if landed is not None else ()
@@ -203,10 +203,10 @@ def _describes(facts: Mapping[int, RelationFacts], suspect: _Suspect) -> bool:
     known = facts.get(suspect.fingerprint.relid)
     if known is None:
         return False
-    there = {column.attnum: column.attname for column in known.columns}
+    names = {column.attnum: column.attname for column in known.columns}
     now = {column.attnum: column.attname for column in suspect.fingerprint.columns}
     changed = {change.attnum for change in suspect.columns}
-    return now.items() <= there.items() and changed & there.keys() <= now.keys()
+    return now.items() <= names.items() and changed & names.keys() <= now.keys()
 
 
 @dataclass(frozen=True)
@@ -236,9 +236,9 @@ def _differences(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> t
         if known is None:
             suspects.append(_Suspect(fingerprint, is_new=True))
         elif known.word != fingerprint.word:
-            found = differences(known, fingerprint)
+            change = differences(known, fingerprint)
             suspects.append(
-                _Suspect(fingerprint, found.reasons, found.moved_files, found.columns, regions=found.regions)
+                _Suspect(fingerprint, change.reasons, change.moved_files, change.columns, regions=change.regions)
             )
     return tuple(suspects)
 

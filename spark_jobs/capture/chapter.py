@@ -51,12 +51,12 @@ def begin_chapter(
             facts_by_name(control, relations)
         start = _start(control, after, now)
         ordinal = after.ordinal + 1
-        seen = datetime.now(UTC).isoformat(timespec="seconds")
+        at = datetime.now(UTC).isoformat(timespec="seconds")
         first = WindowMarker(
             ordinal,
             Window(start, start),
             now.following(after.identity, chapter=ordinal),
-            broke=ChapterBreak(what, seen, after.identity, int(after.window.hi)),
+            broke=ChapterBreak(what, at, after.identity, int(after.window.hi)),
             tables=pipeline.lake.tables,
         )
         return land_first_marker(control, pipeline, log, first)

@@ -34,8 +34,8 @@ def lag_behind(pipeline: Pipeline, landed: WindowMarker, flushed: Lsn) -> Lag:
     log = ChangeLog(pipeline.lake.change_log)
     landed_at = log.landed_at()
     committed = last_commit_time(log, landed.ordinal) if behind > pipeline.windows.max_bytes else None
-    since = committed or landed_at
-    return Lag(behind, _seconds_since(since) if since else 0.0)
+    start = committed or landed_at
+    return Lag(behind, _seconds_since(start) if start else 0.0)
 
 
 def lag_since(log: ChangeLog, ordinal: int) -> float | None:

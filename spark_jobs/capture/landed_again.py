@@ -60,8 +60,8 @@ def check_landed_again(
 
 def _masked_at(pipeline: Pipeline, landed: WindowMarker) -> frozenset[QualifiedName]:
     """The tables that have a mask now, or had one when the window was landed."""
-    then = landed.catalogue.window if landed.catalogue is not None else landed.ordinal
-    looks = ChangeLog(pipeline.lake.change_log).fingerprints(then)
+    ordinal = landed.catalogue.window if landed.catalogue is not None else landed.ordinal
+    looks = ChangeLog(pipeline.lake.change_log).fingerprints(ordinal)
     return frozenset([*pipeline.masks, *(look.name for look in looks if look.mask is not None)])
 
 

@@ -20,12 +20,12 @@ from spark_jobs.schema.relation_version import relation_of
 
 
 def identities_for_a_time(
-    control: Connection, followed: Iterable[int], seen: Iterable[RelationSeen], facts: Iterable[RelationFacts]
+    control: Connection, followed: Iterable[int], relations: Iterable[RelationSeen], facts: Iterable[RelationFacts]
 ) -> dict[int, tuple[str, ...]]:
-    """By relid of a followed table, why its rows may differ. ``seen``: what the window announced; ``facts``: of these
-    relations, as they are now. Asks the source only if an identity is another one now. Raises SourceError."""
-    now = {found.relid: found for found in facts}
-    announced = filter(None, (relation_of(relation.message) for relation in seen))
+    """By relid of a followed table, why its rows may differ. ``relations``: what the window announced; ``facts``: of
+    these relations, as they are now. Asks the source only if an identity is another one now. Raises SourceError."""
+    now = {each.relid: each for each in facts}
+    announced = filter(None, (relation_of(relation.message) for relation in relations))
     others = [relation for relation in announced if _is_another(relation, now)]
     below = relids_below(control, tuple(followed)) if others else {}
     reasons: dict[int, dict[str, None]] = {}
@@ -34,14 +34,14 @@ def identities_for_a_time(
         if root is not None and _is_unknown(leaf, root):
             name = QualifiedName(leaf.nspname, leaf.relname)
             reasons.setdefault(root.relid, {})[f"the replica identity of {name} was another for a time"] = None
-    return {relid: tuple(found) for relid, found in reasons.items()}
+    return {relid: tuple(each) for relid, each in reasons.items()}
 
 
 def _is_another(announced: Relation, now: Mapping[int, RelationFacts]) -> bool:
     """FULL sends everything. The look at the catalogue tells two indexes or two primary keys apart, which have one
     letter."""
-    found = now.get(announced.relid)
-    return found is not None and announced.relreplident not in ("f", found.relreplident)
+    facts = now.get(announced.relid)
+    return facts is not None and announced.relreplident not in ("f", facts.relreplident)
 
 
 def _is_unknown(leaf: Relation, root: RelationFacts) -> bool:

@@ -82,11 +82,11 @@ def masked_alike(facts: Sequence[RelationFacts], tables: MaskedTables | None) ->
     """
     if tables is None:
         return tuple(facts)
-    for found in facts:
-        known = tables.tables.get(found.relid)
-        if known is not None and found.mask != known.word:
+    for relation in facts:
+        known = tables.tables.get(relation.relid)
+        if known is not None and relation.mask != known.word:
             raise SourceError(f"{known.name} was altered while its changes were read", hint="run it again")
-    return tuple(found for found in facts if found.relid not in tables.below)
+    return tuple(relation for relation in facts if relation.relid not in tables.below)
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class MaskedNow:
         where nothing has changed since. Raises ConfigurationError when another column has taken a masked one's name."""
         for table in self.tables:
             for look in before:
-                if look.relid == table.relid and (taken := table.taken_from(look)):
-                    raise _name_taken(table, *taken)
+                if look.relid == table.relid and (names := table.taken_from(look)):
+                    raise _name_taken(table, *names)
         tables = {table.relid: table.with_earlier(before) for table in self.tables}
         return MaskedTables(tables, self.below, self.names, _older_looks(log, checkpoint))
 
@@ -151,4 +151,4 @@ def _older_looks(log: ChangeLog, checkpoint: WindowMarker) -> Iterator[tuple[Fin
         landed = marker.catalogue.window
         yield log.fingerprints(landed)
         earlier = log.markers(landed - 2)[:1] if landed > 0 else ()
-        marker = next((found for found in earlier if found.ordinal < landed), None)
+        marker = next((each for each in earlier if each.ordinal < landed), None)

@@ -112,5 +112,5 @@ class MessageBatch:
         return self._at(self.start[at] + offset, size)
 
     def _at(self, place: Ints, size: int) -> npt.NDArray[np.uint8]:
-        taken: npt.NDArray[np.uint8] = self.buffer[place[:, None] + np.arange(size)]
-        return taken
+        data: npt.NDArray[np.uint8] = self.buffer[place[:, None] + np.arange(size)]
+        return data

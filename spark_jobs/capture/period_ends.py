@@ -49,12 +49,12 @@ class PeriodEnds:
         if newest is None:
             return
         # those of `ends` lie before transactions of the next window only
-        found = ends_of(self.periods, self.settled, newest - _MICROSECOND)
-        if not found:
+        boundaries = ends_of(self.periods, self.settled, newest - _MICROSECOND)
+        if not boundaries:
             self.settled = max(self.settled, newest)
             self.start = max(self.start, Lsn(pc.max(lsns.filter(times.is_valid())).as_py() + 1))
             return
-        later = pc.min(lsns.filter(pc.greater(times, found[0])))
+        later = pc.min(lsns.filter(pc.greater(times, boundaries[0])))
         before = pc.max(lsns.filter(pc.and_(times.is_valid(), pc.less(lsns, later)))).as_py()
         at = self.start if before is None else Lsn(before + 1)
         first: datetime = pc.min(times.filter(pc.equal(lsns, later))).as_py()

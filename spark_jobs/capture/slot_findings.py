@@ -28,8 +28,8 @@ class Finding:
 
 def slot_findings(health: SlotHealth, lag: Lag | None, limits: HealthLimits) -> tuple[Finding, ...]:
     """All findings, errors first. ``lag`` is None while there is no change log."""
-    found = (*_of_state(health), *_of_wal(health, limits), *_of_lag(lag, limits), *_of_others(health, limits))
-    return tuple(sorted(found, key=lambda finding: finding.severity))
+    findings = (*_of_state(health), *_of_wal(health, limits), *_of_lag(lag, limits), *_of_others(health, limits))
+    return tuple(sorted(findings, key=lambda finding: finding.severity))
 
 
 def _of_state(health: SlotHealth) -> Iterator[Finding]:

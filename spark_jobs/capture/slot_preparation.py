@@ -74,9 +74,11 @@ def _prepare_publications(
     control: Connection, pipeline: Pipeline, names: Sequence[QualifiedName] | None, *, is_new: bool
 ) -> None:
     source, lists = pipeline.source, column_lists(control, pipeline, names or ())
-    sent = ensure_publications(control, source.publications, names if pipeline.alters_publication else None, lists)
-    if sent.comment is not None and (is_new or sent.comment.log_of(source.slot) is None):
-        note_owner(control, pipeline, sent.comment)
+    publication = ensure_publications(
+        control, source.publications, names if pipeline.alters_publication else None, lists
+    )
+    if publication.comment is not None and (is_new or publication.comment.log_of(source.slot) is None):
+        note_owner(control, pipeline, publication.comment)
 
 
 def _unused_slot(control: Connection, slot: str) -> SlotStatus | None:

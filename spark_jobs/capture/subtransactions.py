@@ -24,7 +24,7 @@ def truncating_subtransactions(control: Connection, slot: str, upto: Lsn, option
     if not any(name == "publication_names" for name, _ in kept):
         return set()
     streaming = (("proto_version", "2"), ("streaming", "on"), *kept)
-    found: set[tuple[int, int]] = set()
+    truncates: set[tuple[int, int]] = set()
     in_stream = False
     for data in peek_in_streams(control, slot, upto, streaming, kinds="T"):
         if data[:1] != _TRUNCATE:
@@ -33,5 +33,5 @@ def truncating_subtransactions(control: Connection, slot: str, upto: Lsn, option
             message = read_streamed_message(data)
             assert isinstance(message, Streamed)
             if isinstance(message.message, Truncate):
-                found |= {(relid, message.xid) for relid in message.message.relids}
-    return found
+                truncates |= {(relid, message.xid) for relid in message.message.relids}
+    return truncates

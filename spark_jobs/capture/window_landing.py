@@ -60,10 +60,10 @@ class WindowLanding:
 
     def _facts(self) -> pa.RecordBatch:
         control, pipeline = self.session.control, self.session.pipeline
-        seen = [*self.announced.values(), *self.reader.relations]
-        relids = sorted({relation.relid for relation in seen})
+        relations = [*self.announced.values(), *self.reader.relations]
+        relids = sorted({relation.relid for relation in relations})
         facts = relation_facts(control, relids=relids, keys=pipeline.declared_keys, masks=pipeline.masks)
-        self.look.note_reasons(identities_for_a_time(control, self.look.relids, seen, facts))
+        self.look.note_reasons(identities_for_a_time(control, self.look.relids, relations, facts))
         return facts_rows(self.ordinal, self.reader.relations, masked_alike(facts, self.tables))
 
     def marker(self) -> WindowMarker:

@@ -38,13 +38,13 @@ def first_commit_after(log: ChangeLog, time: datetime) -> LoggedCommit | None:
     firsts = [_first(batch) for batch in log.scan(later, ["window", "commit_lsn"])]
     if not firsts:
         return None
-    found, oldest = min(firsts), log.first_window()
-    if oldest is not None and oldest.ordinal > 0 and found.window <= oldest.ordinal:
+    commit, oldest = min(firsts), log.first_window()
+    if oldest is not None and oldest.ordinal > 0 and commit.window <= oldest.ordinal:
         raise GapError(
             f"the change log {log.path} no longer reaches back to {time.isoformat()}: it begins at {oldest.window.lo}",
             hint="choose a later time, or an LSN",
         )
-    return found
+    return commit
 
 
 def _first(batch: pa.RecordBatch) -> LoggedCommit:

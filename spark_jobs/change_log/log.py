@@ -95,19 +95,19 @@ class ChangeLog:
 
     def markers(self, after_ordinal: int = -1) -> tuple[WindowMarker, ...]:
         """The markers of the windows after this ordinal, in order. The cost depends on their number."""
-        found = self._markers(self._listed(partial(self.files.after, after_ordinal)))
-        return tuple(marker for marker in found if marker.ordinal > after_ordinal)
+        markers = self._markers(self._listed(partial(self.files.after, after_ordinal)))
+        return tuple(marker for marker in markers if marker.ordinal > after_ordinal)
 
     def marker(self, ordinal: int) -> WindowMarker | None:
         """The marker of this window, None if the log does not hold it."""
-        found = self._markers(
+        markers = self._markers(
             tuple(
                 file
                 for file in self._listed(partial(self.files.after, ordinal - 1))
                 if file.may_hold("window", ordinal)
             )
         )
-        return next((marker for marker in found if marker.ordinal == ordinal), None)
+        return next((marker for marker in markers if marker.ordinal == ordinal), None)
 
     def first_window(self) -> WindowMarker | None:
         """The marker of the oldest window that retention has left in the log. From there on none is missing."""
@@ -162,11 +162,11 @@ class ChangeLog:
                 hint="run it again: what is missing is found, and named",
             )
         commit = commit_properties(Transaction(identity.app_id, ordinal), window=str(ordinal), slot=identity.slot)
-        taken = LakeError(
+        conflict = LakeError(
             f"window {ordinal} was not landed in {self.path}: another process writes this change log",
             hint="stop it, or wait until it is done; nothing is lost",
         )
-        with commit_errors(self.path, taken, is_made=partial(is_made, opened, commit)):
+        with commit_errors(self.path, conflict, is_made=partial(is_made, opened, commit)):
             # through the handle that was checked above: a commit of this application in between makes the append fail
             append(opened.table, self.path, rows, LOG_LAYOUT, commit)
             keep_written(opened, commit)
@@ -208,8 +208,8 @@ class ChangeLog:
         """What the source said about this table when the look of this window was landed; None if that is not known."""
         rows = self._catalogue_rows(ordinal)
         # the others need not be parsed
-        seen = _fingerprints(rows.filter(pc.match_substring(rows["data"], f" [{relid}, ")), ordinal, self.path)
-        return next((each.annotations for each in seen if each.relid == relid), None)
+        fingerprints = _fingerprints(rows.filter(pc.match_substring(rows["data"], f" [{relid}, ")), ordinal, self.path)
+        return next((each.annotations for each in fingerprints if each.relid == relid), None)
 
     def _catalogue_rows(self, ordinal: int) -> pa.Table:
         files = self._listed(partial(self.files.after, ordinal - 1))
@@ -303,7 +303,7 @@ def marker_row(marker: WindowMarker) -> pa.RecordBatch:
     return _rows([_row(marker.ordinal, marker.window.hi, RowKind.WINDOW, marker.to_json())])
 
 
-def facts_rows(ordinal: int, seen: Iterable[RelationSeen], facts: Iterable[RelationFacts]) -> pa.RecordBatch:
+def facts_rows(ordinal: int, relations: Iterable[RelationSeen], facts: Iterable[RelationFacts]) -> pa.RecordBatch:
     """One FACTS row per relation version, before the transaction that first uses it; none for a dropped table."""
     by_relid = {fact.relid: fact for fact in facts}
     return _rows(
@@ -312,7 +312,7 @@ def facts_rows(ordinal: int, seen: Iterable[RelationSeen], facts: Iterable[Relat
             "relid": relation.relid,
             "version": relation.version,
         }
-        for relation in seen
+        for relation in relations
         if relation.relid in by_relid
     )
 
@@ -324,7 +324,9 @@ def changed_facts_rows(ordinal: int, lsn: Lsn, facts: Iterable[RelationFacts]) -
 
 def catalogue_rows(ordinal: int, lsn: Lsn, fingerprints: Iterable[Fingerprint]) -> pa.RecordBatch:
     """One CATALOGUE row per table; ``lsn`` is the window's start, from which on the fingerprints hold."""
-    return _rows(_row(ordinal, lsn, RowKind.CATALOGUE, f"{seen.word} {seen.text}") for seen in fingerprints)
+    return _rows(
+        _row(ordinal, lsn, RowKind.CATALOGUE, f"{fingerprint.word} {fingerprint.text}") for fingerprint in fingerprints
+    )
 
 
 def _row(ordinal: int, lsn: int, kind: RowKind, data: str) -> dict[str, Any]:

@@ -31,9 +31,9 @@ def relation_names(relation_message: bytes) -> tuple[str, str]:
 
 
 def versions_in_force(
-    carried: Mapping[int, int], at: Ints, relids: Ints, versions: Ints, wanted: Ints, wanted_relids: Ints
+    carried: Mapping[int, int], at: Ints, relids: Ints, versions: Ints, changes: Ints, change_relids: Ints
 ) -> Ints:
-    """For each place in ``wanted``, a change of the relation in ``wanted_relids``: the version in force there, or -1.
+    """For each place in ``changes``, a change of the relation in ``change_relids``: the version in force there, or -1.
 
     ``at``, ``relids`` and ``versions`` are the places, relations and versions of a batch's Relation messages.
     ``carried`` (relid → version) are the versions in force before the batch.
@@ -45,7 +45,7 @@ def versions_in_force(
     order = np.argsort(keys)
     keys, known = keys[order], np.concatenate([carried_versions, versions])[order]
     if not len(keys):
-        return np.full(len(wanted), -1, np.int64)
-    places = np.searchsorted(keys, (wanted_relids << 31) + wanted + 1, side="right") - 1
-    fits = (places >= 0) & (keys[places] >> 31 == wanted_relids)
+        return np.full(len(changes), -1, np.int64)
+    places = np.searchsorted(keys, (change_relids << 31) + changes + 1, side="right") - 1
+    fits = (places >= 0) & (keys[places] >> 31 == change_relids)
     return np.where(fits, known[places], -1)

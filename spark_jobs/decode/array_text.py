@@ -78,9 +78,9 @@ def _parted(data: np.ndarray, ends: np.ndarray) -> tuple[pa.Array, np.ndarray]:
         raise ValueError("array")
     is_null = _nulls(data, lefts, rights)
     if quotes.any():
-        kept = ~(quotes | escapes)
-        place = np.concatenate([[0], np.cumsum(kept)])
-        starts, stops, data = place[lefts + 1], place[rights], data[kept]
+        is_kept = ~(quotes | escapes)
+        place = np.concatenate([[0], np.cumsum(is_kept)])
+        starts, stops, data = place[lefts + 1], place[rights], data[is_kept]
     else:
         starts, stops = lefts + 1, rights
     return gather(data, starts, stops - starts, ~is_null).combine_chunks(), lefts
@@ -106,8 +106,8 @@ def _nulls(data: np.ndarray, lefts: np.ndarray, rights: np.ndarray) -> np.ndarra
     is_null = np.zeros(len(lefts), dtype=bool)
     short = np.flatnonzero(rights - lefts - 1 == len(_NULL))
     letters = data[lefts[short, None] + 1 + np.arange(len(_NULL))] if len(short) else np.zeros((0, len(_NULL)))
-    wanted = np.frombuffer(_NULL, dtype=np.uint8)
-    is_null[short] = (letters == wanted).all(axis=1)
-    if ((letters == wanted) | (letters == wanted + 32)).all(axis=1).sum() != is_null.sum():
+    word = np.frombuffer(_NULL, dtype=np.uint8)
+    is_null[short] = (letters == word).all(axis=1)
+    if ((letters == word) | (letters == word + 32)).all(axis=1).sum() != is_null.sum():
         raise ValueError("array")
     return is_null

@@ -39,8 +39,8 @@ def bytes_of_digits(pairs: np.ndarray) -> np.ndarray:
     data = np.empty(len(pairs), dtype=np.uint8)
     for start in range(0, len(pairs), _PIECE_PAIRS):
         piece = slice(start, start + _PIECE_PAIRS)
-        found = _BYTES[pairs[piece]]
-        if found.min() < 0:
+        values = _BYTES[pairs[piece]]
+        if values.min() < 0:
             raise ValueError("hexadecimal digits")
-        data[piece] = found
+        data[piece] = values
     return data

@@ -34,8 +34,8 @@ def fitted_decimals(text: TextColumn, lake_type: LakeType) -> tuple[pa.Array, np
     begins_with_zero = np.where(is_negative, text.byte(1), text.byte(0)) == ord("0")
     whole = np.where(has_point, point, lengths) - is_negative - begins_with_zero
     fits = is_number & (fraction <= lake_type.scale) & (whole <= lake_type.precision - lake_type.scale)
-    kept = np.where(has_point, np.where(fraction > 0, trimmed, point), lengths)
-    texts = gather(text.data, text.offsets[:-1].astype(np.int64), kept.astype(np.int64), fits)
+    sizes = np.where(has_point, np.where(fraction > 0, trimmed, point), lengths)
+    texts = gather(text.data, text.offsets[:-1].astype(np.int64), sizes.astype(np.int64), fits)
     return texts.combine_chunks().view(pa.string()).cast(lake_type.arrow), text.valid & ~fits
 
 

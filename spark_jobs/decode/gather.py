@@ -54,8 +54,8 @@ def _take_ascending(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> p
         2 * rows - 1,
         [None, pa.py_buffer(offsets), pa.py_buffer(data[base : base + span])],
     )
-    taken = spans.take(pa.array(np.arange(0, 2 * rows - 1, 2, dtype=np.int64)))
-    return taken.cast(pa.binary()) if wide else taken
+    values = spans.take(pa.array(np.arange(0, 2 * rows - 1, 2, dtype=np.int64)))
+    return values.cast(pa.binary()) if wide else values
 
 
 def _gather_unordered(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> pa.Array:

@@ -35,6 +35,6 @@ def _with_other_numbers(text: TextColumn) -> np.ndarray:
     following = np.append(data, 0)[stops] | 0x20  # in lower case
     other = (digits[stops] - digits[begins] > _MOST_DIGITS) | (following == ord("e"))
     rows = np.searchsorted(ends, begins[other], side="right") - 1
-    found = np.zeros(len(text), dtype=bool)
-    found[rows] = True
-    return found
+    has_other = np.zeros(len(text), dtype=bool)
+    has_other[rows] = True
+    return has_other

@@ -169,9 +169,9 @@ class _Decoder:
             if keep_nulls or (only_key and column.index >= 0 and self._key[column.index]):
                 rows.keep(is_there)
                 is_there = is_there[is_there]
-            wanted = column.index >= 0 and not (only_key and not self._key[column.index])
+            is_read = column.index >= 0 and not (only_key and not self._key[column.index])
             kinds, starts, lengths = rows.value(column.form, is_there, self._unescaped)
-            if wanted:
+            if is_read:
                 into.kinds[column.index, rows.slots] = kinds
                 into.starts[column.index, rows.slots] = starts
                 into.lengths[column.index, rows.slots] = lengths

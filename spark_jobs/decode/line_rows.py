@@ -49,9 +49,9 @@ class LineRows:
 
     def split(self, word: bytes) -> LineRows:
         """Split off and return the lines that have ``word`` here, moved past it."""
-        found = self._text.matches(self._at, self._end, word)
-        part = LineRows(self._text, self._at[found] + len(word), self._end[found], self.slots[found])
-        self.keep(~found)
+        has_word = self._text.matches(self._at, self._end, word)
+        part = LineRows(self._text, self._at[has_word] + len(word), self._end[has_word], self.slots[has_word])
+        self.keep(~has_word)
         return part
 
     def join(self, other: LineRows) -> None:

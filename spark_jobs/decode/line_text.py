@@ -108,11 +108,11 @@ def without_doubled_quotes(
     inner = _ranges(values.first[rows], values.stop[rows] - values.first[rows])
     second = text.quotes[inner[1::2]]
     lengths = size - (values.stop[rows] - values.first[rows]) // 2
-    kept = np.ones(len(place), dtype=bool)
+    is_kept = np.ones(len(place), dtype=bool)
     starts = np.cumsum(size) - size
     owner = np.repeat(np.arange(len(rows)), (values.stop[rows] - values.first[rows]) // 2)
-    kept[second - begin[owner] + starts[owner]] = False
-    return text.data[place[kept]], np.cumsum(lengths) - lengths, lengths
+    is_kept[second - begin[owner] + starts[owner]] = False
+    return text.data[place[is_kept]], np.cumsum(lengths) - lengths, lengths
 
 
 def _ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:

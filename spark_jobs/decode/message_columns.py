@@ -138,11 +138,11 @@ def _message_line(data: bytes) -> MessageLine:
 def has_prefix(prefixes: pa.Array, patterns: Sequence[str]) -> pa.Array:
     """Which of ``prefixes`` match a pattern: exactly, or by their beginning where the pattern ends with ``*``."""
     exact = pa.array([pattern for pattern in patterns if not pattern.endswith("*")], pa.string())
-    wanted = pc.is_in(prefixes, exact)
+    matches = pc.is_in(prefixes, exact)
     for pattern in patterns:
         if pattern.endswith("*"):
-            wanted = pc.or_(wanted, pc.starts_with(prefixes, pattern[:-1]))
-    return wanted
+            matches = pc.or_(matches, pc.starts_with(prefixes, pattern[:-1]))
+    return matches
 
 
 def lsn_text(lsns: np.ndarray) -> pa.Array:

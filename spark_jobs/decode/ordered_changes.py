@@ -150,10 +150,10 @@ class OrderedChanges:
         identity = {place for place, column in enumerate(relation.columns) if column.key}
         if relation.relreplident == "f" or self.shape.leaf_identities or not key or key == identity or not len(finding):
             return
-        sent = sorted(relation.columns[place].name for place in identity)
+        identity_names = sorted(relation.columns[place].name for place in identity)
         names = sorted(self.shape.columns[index].name for index in self.shape.key_indices)
         raise SchemaChangeError(
-            f"the replica identity of {self.shape.name} is ({', '.join(sent)}) at"
+            f"the replica identity of {self.shape.name} is ({', '.join(identity_names)}) at"
             f" {self.position(int(finding[0]))}, and the lake knows its rows by ({', '.join(names)})",
             hint=new_snapshot(self.shape.name),
         )

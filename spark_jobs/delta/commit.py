@@ -77,16 +77,16 @@ class Commit:
     def user_metadata(self) -> dict[str, Any]:
         """The JSON in the commit's ``userMetadata``; empty if there is none."""
         for information in self.actions("commitInfo"):
-            written: dict[str, Any] = json.loads(information.get("userMetadata") or "{}")
-            return written
+            metadata: dict[str, Any] = json.loads(information.get("userMetadata") or "{}")
+            return metadata
         return {}
 
     @property
     def id(self) -> str:
         """What tells this commit from every other: the id that we gave it, or else a hash of its content."""
         for information in self.actions("commitInfo"):
-            if given := information.get(COMMIT_ID) or self.user_metadata.get(USER_COMMIT_ID):
-                return str(given)
+            if commit_id := information.get(COMMIT_ID) or self.user_metadata.get(USER_COMMIT_ID):
+                return str(commit_id)
         return blake2b(b"\n".join(self.lines), digest_size=16).hexdigest()
 
     @property
@@ -169,8 +169,8 @@ class LogFolder:
 
     def files(self) -> list[fs.FileInfo]:
         """What the folder holds; nothing if it does not exist."""
-        found: list[fs.FileInfo] = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
-        return found
+        infos: list[fs.FileInfo] = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        return infos
 
 
 def commit_name(version: int) -> str:

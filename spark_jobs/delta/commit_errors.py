@@ -22,10 +22,10 @@ def overtaken(path: str) -> OvertakenError:
 
 @contextmanager
 def commit_errors(
-    path: str, taken: CdcError | None = None, *, is_made: Callable[[], bool] | None = None
+    path: str, conflict: CdcError | None = None, *, is_made: Callable[[], bool] | None = None
 ) -> Iterator[None]:
-    """Raise what ``deltalake`` raises at a commit to ``path`` as ``taken`` if another writer was faster, by default an
-    OvertakenError; else as LakeError. Storage that fails is an OSError in ``deltalake``.
+    """Raise what ``deltalake`` raises at a commit to ``path`` as ``conflict`` if another writer was faster, by default
+    an OvertakenError; else as LakeError. Storage that fails is an OSError in ``deltalake``.
 
     ``is_made``: whether the commit was made all the same. A storage may do what it was asked, and its answer is lost;
     then ``deltalake`` asks again, and is told that there is such a commit. Nothing is raised then.
@@ -39,12 +39,12 @@ def commit_errors(
         with log_errors(f"{path} was not written", path):
             made = is_made is not None and is_made()
         if not made:
-            raise taken or overtaken(path) from error
+            raise conflict or overtaken(path) from error
     except (DeltaError, OSError) as error:
         # what a storage said names files; any other error may name values of rows, after its first line
         is_harmless = isinstance(error, OSError) or is_of_storage(error)
-        said = str(error) if is_harmless else first_line(error)
-        raise storage_error(f"{path} cannot be written", said) from None
+        message = str(error) if is_harmless else first_line(error)
+        raise storage_error(f"{path} cannot be written", message) from None
 
 
 def is_of_storage(error: DeltaError) -> bool:

@@ -158,8 +158,8 @@ class CountedFiles:
         if greatest not in actions.column_names:  # there are no files, or none has statistics
             return tuple(map(_listed_file, actions.to_pylist()))
         last = actions.column(greatest)
-        wanted = pc.equal(last, pc.max(last)) if number is None else pc.greater(last, number)
-        rows = actions.filter(pc.or_kleene(wanted, pc.is_null(last))).to_pylist()
+        mask = pc.equal(last, pc.max(last)) if number is None else pc.greater(last, number)
+        rows = actions.filter(pc.or_kleene(mask, pc.is_null(last))).to_pylist()
         return tuple(sorted(map(_listed_file, rows), key=lambda file: file.least.get(self.column) or 0))
 
     def _reaches(self, file: DataFile, number: int | None) -> bool:

@@ -43,14 +43,14 @@ _STORAGE_HINTS = {
 }
 
 
-def storage_error(what: str, said: str, otherwise: str = WRITABLE) -> LakeError:
-    """The error of the lake's storage that has failed with the words ``said``. ``otherwise``: what to do if they are
+def storage_error(what: str, message: str, otherwise: str = WRITABLE) -> LakeError:
+    """The error of the lake's storage that has failed with the words ``message``. ``otherwise``: what to do if they are
     not known."""
-    known = (hint for words, hint in _STORAGE_HINTS.items() if re.search(words, said, re.IGNORECASE))
+    known = (hint for words, hint in _STORAGE_HINTS.items() if re.search(words, message, re.IGNORECASE))
     hint = next(known, otherwise)
     if hint == BUSY:
-        return StorageBusyError(f"{what}: the storage is busy: {said}", hint=hint)
-    return LakeError(f"{what}: {said}", hint=hint)
+        return StorageBusyError(f"{what}: the storage is busy: {message}", hint=hint)
+    return LakeError(f"{what}: {message}", hint=hint)
 
 
 # an object store takes tens of milliseconds per request, but serves many at once

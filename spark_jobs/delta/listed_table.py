@@ -78,8 +78,8 @@ class ListedTable:
         version = max([base, *_versions(listing, "json")])
         if version < 0:
             return None
-        told = (_of_checkpoint(path, base), *(_of_commit(path, each) for each in range(base + 1, version + 1)))
-        return cls(path, version, base, {}, {}, {}, {}, listing)._after(chain.from_iterable(told))
+        actions = (_of_checkpoint(path, base), *(_of_commit(path, each) for each in range(base + 1, version + 1)))
+        return cls(path, version, base, {}, {}, {}, {}, listing)._after(chain.from_iterable(actions))
 
     @cached_property
     def configuration(self) -> dict[str, str]:
@@ -101,17 +101,17 @@ class ListedTable:
         table = self
         with suppress(FileNotFoundError):
             while True:
-                told = _of_commit(self.path, table.version + 1)
-                table = replace(table._after(told), version=table.version + 1)
+                actions = _of_commit(self.path, table.version + 1)
+                table = replace(table._after(actions), version=table.version + 1)
         return table
 
-    def with_properties(self, wanted: Mapping[str, str]) -> ListedTable:
+    def with_properties(self, settings: Mapping[str, str]) -> ListedTable:
         """The table with these properties. Raises LakeError; OvertakenError if another writer has committed since the
         table was read."""
-        properties = {**self.configuration, **wanted}
+        properties = {**self.configuration, **settings}
         if properties == self.configuration:
             return self
-        information = commit_info("SET TBLPROPERTIES", {"properties": json.dumps(dict(wanted))})
+        information = commit_info("SET TBLPROPERTIES", {"properties": json.dumps(dict(settings))})
         return self._committed(information, {"metaData": {**self.metadata, "configuration": properties}})
 
     def with_replaced(self, old: Sequence[str], new: Sequence[AddAction], *, is_loss: bool = False) -> ListedTable:
@@ -127,8 +127,8 @@ class ListedTable:
         if not write_commit(self.path, self.version + 1, actions):
             raise overtaken(self.path)
         note_version(self.path, self.version + 1)
-        told = ((kind, action) for each in actions for kind, action in each.items())
-        return replace(self._after(told), version=self.version + 1)
+        pairs = ((kind, action) for each in actions for kind, action in each.items())
+        return replace(self._after(pairs), version=self.version + 1)
 
     def remove_expired(self, history: History) -> int:
         """Remove from the storage what ``history`` does not need: data files that no version of that time has, and of
@@ -175,11 +175,11 @@ class ListedTable:
         first = min(younger, default=self.version + 1) - 1
         return max((each for each in _versions(self.listing, "checkpoint.parquet") if each <= first), default=0)
 
-    def _after(self, told: Iterable[tuple[str, Mapping[str, Any]]]) -> ListedTable:
+    def _after(self, actions: Iterable[tuple[str, Mapping[str, Any]]]) -> ListedTable:
         """After these actions, each with its kind."""
         files, removed = {**self.files}, {**self.removed}
         last: dict[str, Mapping[str, Any]] = {"protocol": self.protocol, "metaData": self.metadata}
-        for kind, action in told:
+        for kind, action in actions:
             name = unquote(action.get("path", ""))
             if kind == "add":
                 removed.pop(name, None)

@@ -33,10 +33,10 @@ def entries(path: Location) -> dict[str, LakeFile | None]:
     """What lies directly in the folder, by name: a file, or None for a folder. Empty if there is no such folder."""
     filesystem, folder = lake_filesystem(path)
     with lake_errors(f"{path} cannot be listed"):
-        found = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+        infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     return {
         info.base_name: None if info.type == fs.FileType.Directory else _file(info.base_name, info)
-        for info in sorted(found, key=lambda info: str(info.path))
+        for info in sorted(infos, key=lambda info: str(info.path))
     }
 
 
@@ -46,12 +46,12 @@ def files_below(path: Location) -> tuple[LakeFile, ...]:
     filesystem, folder = lake_filesystem(path)
     with lake_errors(f"{path} cannot be listed"):
         if isinstance(filesystem, fs.LocalFileSystem):
-            found = _below_local(folder)
+            files = _below_local(folder)
         else:
             listed = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
             start = len(folder.rstrip("/")) + 1
-            found = [_file(info.path[start:], info) for info in listed if info.type == fs.FileType.File]
-    return tuple(sorted(found, key=lambda file: file.name))
+            files = [_file(info.path[start:], info) for info in listed if info.type == fs.FileType.File]
+    return tuple(sorted(files, key=lambda file: file.name))
 
 
 def remove_empty_folders(path: Location) -> None:
@@ -76,11 +76,11 @@ def _below_local(folder: str) -> list[LakeFile]:
         if not isinstance(error, FileNotFoundError):
             raise error
 
-    found = []
+    lake_files = []
     for inner, folders, files in os.walk(folder, onerror=refuse):
         links = [name for name in folders if Path(inner, name).is_symlink()]
         for name in (*files, *links):
             file = Path(inner, name)
             stat = file.lstat()
-            found.append(LakeFile(str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns // _NANOSECONDS))
-    return found
+            lake_files.append(LakeFile(str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns // _NANOSECONDS))
+    return lake_files

@@ -80,15 +80,15 @@ class TransactionLog:
         """The transaction identifiers in the newest checkpoint, the one updated last first."""
         parts = [(int(m[1]), file.path) for file in self.folder.files() if (m := CHECKPOINT.fullmatch(file.base_name))]
         newest = max((version for version, _ in parts if version <= self.version), default=-1)
-        found: list[dict[str, Any]] = []
+        transactions: list[dict[str, Any]] = []
         for path in (path for version, path in parts if version == newest):
             try:
                 rows = pq.read_table(path, filesystem=self.folder.filesystem, columns=["txn"]).column("txn").to_pylist()
             except pa.ArrowException as error:
                 raise ValueError(f"{path} is damaged") from error
-            found += [row for row in rows if row and row["appId"]]
-        found.sort(key=lambda row: row.get("lastUpdated") or 0, reverse=True)
-        return tuple(Transaction(row["appId"], row["version"]) for row in found)
+            transactions += [row for row in rows if row and row["appId"]]
+        transactions.sort(key=lambda row: row.get("lastUpdated") or 0, reverse=True)
+        return tuple(Transaction(row["appId"], row["version"]) for row in transactions)
 
 
 def note_version(table: Location, version: int) -> None:
@@ -124,8 +124,8 @@ def remove_checksum_of_another(table: Location, commit: Commit) -> None:
     """The same, where ``commit`` has replaced another writer's: Spark never replaces a checksum. Raises OSError."""
     ours = {information.get("txnId") for information in commit.actions("commitInfo")}
     with suppress(FileNotFoundError, ValueError):  # Spark does not mind a damaged one
-        written = json.loads(content_of(table / "_delta_log", f"{commit.version:020}.crc").to_pybytes())
-        if written.get("txnId") not in ours:
+        checksum = json.loads(content_of(table / "_delta_log", f"{commit.version:020}.crc").to_pybytes())
+        if checksum.get("txnId") not in ours:
             remove_checksum(table, commit.version)
 
 
@@ -143,15 +143,15 @@ def last_checkpoint(folder: LogFolder) -> LastCheckpoint | None:
     https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file
     """
     try:
-        told = json.loads(content_of(folder.table / "_delta_log", "_last_checkpoint").to_pybytes())
-        return LastCheckpoint(int(told["version"]), int(told.get("size", 0)))
+        hint = json.loads(content_of(folder.table / "_delta_log", "_last_checkpoint").to_pybytes())
+        return LastCheckpoint(int(hint["version"]), int(hint.get("size", 0)))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
-def _commit_near_end(folder: LogFolder, seen: int | None) -> Commit | None:
-    """The commit of the version ``seen`` last, or else of that in ``_last_checkpoint``; None if neither is there."""
-    if seen is not None and (commit := folder.commit(seen)):
+def _commit_near_end(folder: LogFolder, version: int | None) -> Commit | None:
+    """The commit of ``version``, seen last, or else of that in ``_last_checkpoint``; None if neither is there."""
+    if version is not None and (commit := folder.commit(version)):
         return commit
     known = last_checkpoint(folder)
     return None if known is None else folder.commit(known.version)

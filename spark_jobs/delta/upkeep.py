@@ -113,7 +113,7 @@ class RowsToRemove:
     like: Chosen
 
 
-def remove_rows(table: CountedTable, wanted: RowsToRemove) -> None:
+def remove_rows(table: CountedTable, selection: RowsToRemove) -> None:
     """Write the table's files anew that hold such rows, without these, and remove from the storage at once what holds
     them: files that no version of the table has any more, or yet, and then those files. May be repeated after any
     crash.
@@ -121,22 +121,24 @@ def remove_rows(table: CountedTable, wanted: RowsToRemove) -> None:
     Raises LakeError, also if a file without a version cannot be read, and is too young to have been left by a writer
     that was killed; OvertakenError when another process maintains the table.
     """
-    path, chosen = table.files.path, wanted.chosen
+    path, chosen = table.files.path, selection.chosen
     with table_errors(f"rows of {path} cannot be removed", hint=WRITABLE):
-        listed, held = _listed(path), list[str]()
+        listed, paths = _listed(path), list[str]()
         strays = listed.strays
         # the rows of a file that was replaced are chosen no more if a call was killed after it had replaced it
-        found = [_stray_holds(table, each, wanted.like if each.name in listed.removed else chosen) for each in strays]
-        delete_files(path, [stray.name for stray, holds in zip(strays, found, strict=True) if holds])
+        verdicts = [
+            _stray_holds(table, each, selection.like if each.name in listed.removed else chosen) for each in strays
+        ]
+        delete_files(path, [stray.name for stray, holds in zip(strays, verdicts, strict=True) if holds])
         for file in table.files.added(listed.files.values()):
-            if wanted.may_hold(file) and _holds(table, file, chosen):
+            if selection.may_hold(file) and _holds(table, file, chosen):
                 left = (rows.filter(pc.invert(chosen(rows))) for rows in _rows(table, [file], None))
                 listed = _replace(table, listed, [file], left, is_loss=True)
-                held.append(file.path)
-        delete_files(path, held)
-    if None in found:
+                paths.append(file.path)
+        delete_files(path, paths)
+    if None in verdicts:
         raise LakeError(
-            f"{path}/{strays[found.index(None)].name} is no version's, and cannot be read: it may be half written",
+            f"{path}/{strays[verdicts.index(None)].name} is no version's, and cannot be read: it may be half written",
             hint="run this again in an hour: then it is removed",
         )
 

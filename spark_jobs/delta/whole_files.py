@@ -62,8 +62,8 @@ def read_file(folder: Location, name: str, *, unless: str | None = None) -> tupl
         return pa.py_buffer(Path(_local(folder), name).read_bytes()), None
     client, at = _client(folder, store)
     try:
-        found = obstore.get(client, at + name, options={"if_none_match": unless} if unless else None)
-        return pa.py_buffer(found.bytes()), found.meta["e_tag"]
+        result = obstore.get(client, at + name, options={"if_none_match": unless} if unless else None)
+        return pa.py_buffer(result.bytes()), result.meta["e_tag"]
     except NotModifiedError:
         return None, unless
     except NotFoundError as error:

@@ -73,7 +73,7 @@ def open_to_write(
     """
     kept = path.storage.memory(WrittenTables).take(path)
     with table_errors(f"{what} cannot be read", hint=hint):
-        if kept is not None and (there := TransactionLog.open(path, newest)) and (log := kept.in_log(there)):
+        if kept is not None and (new_log := TransactionLog.open(path, newest)) and (log := kept.in_log(new_log)):
             if log.version > kept.table.version():
                 kept.table.update_incremental()
             version = int(kept.table.version())
@@ -110,9 +110,9 @@ def id_of(commit: CommitProperties) -> str:
 def is_made(opened: TableToWrite, commit: CommitProperties) -> bool:
     """Whether ``commit``, that was to be made to a table, is among those made since it was opened. Raises OSError and
     ValueError."""
-    made = id_of(commit)
-    since = takewhile(lambda each: each is not None, map(opened.log.commit, count(opened.log.version + 1)))
-    return any(each is not None and each.id == made for each in since)
+    commit_id = id_of(commit)
+    commits = takewhile(lambda each: each is not None, map(opened.log.commit, count(opened.log.version + 1)))
+    return any(each is not None and each.id == commit_id for each in commits)
 
 
 def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:
@@ -125,11 +125,11 @@ def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:
     path.storage.memory(Checkpoints).note_commit()
     if not opened.is_kept:  # a process that has written a table once may never do so again
         write_checkpoint_if_due(path, table, version, at_once=True)
-    written = _Written(table, version, id_of(commit), len(table.file_uris()))
-    path.storage.memory(WrittenTables).keep(path, written)
+    handle = _Written(table, version, id_of(commit), len(table.file_uris()))
+    path.storage.memory(WrittenTables).keep(path, handle)
 
 
 def keep_written_by_spark(opened: TableToWrite, version: int, commit_id: str) -> None:
     """Give back a table to which Spark has made the commit ``version`` of that id since it was opened."""
-    written = _Written(opened.table, version, commit_id, len(opened.table.file_uris()))
-    opened.path.storage.memory(WrittenTables).keep(opened.path, written)
+    handle = _Written(opened.table, version, commit_id, len(opened.table.file_uris()))
+    opened.path.storage.memory(WrittenTables).keep(opened.path, handle)

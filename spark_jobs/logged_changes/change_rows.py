@@ -60,8 +60,8 @@ def change_rows(rows: pa.Table, rules: NetRules) -> pa.Table:
         return _row_changes(rows, rules)
     truncations(rows, rules.shape)  # raises for one that did not empty the table
     schema = ChangeColumns(rules.shape.columns).schema
-    named = {CHANGE.name: pa.array(["truncate"] * len(truncates)), **_described(truncates)}
-    empty = [named.get(field.name, pa.nulls(len(truncates), field.type)) for field in schema]
+    columns = {CHANGE.name: pa.array(["truncate"] * len(truncates)), **_described(truncates)}
+    empty = [columns.get(field.name, pa.nulls(len(truncates), field.type)) for field in schema]
     emptied = pa.Table.from_arrays(empty, names=schema.names).cast(schema)
     both = pa.concat_tables([_row_changes(without_truncates(rows), rules), emptied])
     return both.sort_by([(COMMIT_LSN.name, "ascending"), (ORDINAL.name, "ascending")])
@@ -73,7 +73,7 @@ def _row_changes(rows: pa.Table, rules: NetRules) -> pa.Table:
     is_update = pc.if_else(pc.equal(kinds, DELETE), "delete", "update")
     before, before_not_sent = _side(Sides.old(ordered), rules)
     after, after_not_sent = _side(Sides.new(ordered), rules)
-    found = {
+    columns = {
         CHANGE.name: pc.if_else(pc.equal(kinds, INSERT), "insert", is_update),
         **_described(rows.take(pa.array(ordered.order)) if (np.diff(ordered.order) != 1).any() else rows),
         BEFORE: before,
@@ -81,7 +81,7 @@ def _row_changes(rows: pa.Table, rules: NetRules) -> pa.Table:
         BEFORE_NOT_SENT: before_not_sent,
         AFTER_NOT_SENT: after_not_sent,
     }
-    return pa.table(found).cast(ChangeColumns(rules.shape.columns).schema)
+    return pa.table(columns).cast(ChangeColumns(rules.shape.columns).schema)
 
 
 def _described(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
@@ -102,8 +102,8 @@ def _side(sides: Sides, rules: NetRules) -> tuple[pa.Array, pa.Array]:
     places[sides.slots] = np.arange(len(sides.slots))
     has_none = np.ones(size, dtype=bool)
     has_none[sides.slots] = False
-    taken = pa.array(places, mask=has_none)
-    return side.take(taken), values.not_sent.take(taken)
+    indices = pa.array(places, mask=has_none)
+    return side.take(indices), values.not_sent.take(indices)
 
 
 def _quoted(name: str) -> str:

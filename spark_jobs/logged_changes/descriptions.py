@@ -63,7 +63,7 @@ def described(log: ChangeLog, relid: int, spans: Sequence[tuple[int, int]]) -> t
             else:
                 known = messages[span].setdefault(version, [(place, data), (place, data)])
                 known[:] = [min(known[0], (place, data)), max(known[1], (place, data))]
-    return tuple(_described(relid, *found) for found in zip(facts, messages, strict=True))
+    return tuple(_described(relid, *pair) for pair in zip(facts, messages, strict=True))
 
 
 def _described(relid: int, facts: dict[bytes, _Place], messages: dict[int, list[tuple[_Place, bytes]]]) -> Described:
@@ -86,10 +86,10 @@ def seen_columns(log: ChangeLog, relid: int, ordinal: int) -> tuple[KnownColumns
             KnownColumn(
                 column.attnum, column.attname, KnownType(lake_type(column.atttypid, column.atttypmod), column.atttypid)
             )
-            for column in seen.columns
+            for column in fingerprint.columns
         )
-        for seen in log.fingerprints(ordinal)
-        if seen.relid == relid
+        for fingerprint in log.fingerprints(ordinal)
+        if fingerprint.relid == relid
     )
 
 
@@ -99,7 +99,7 @@ def between(known: Sequence[KnownColumns]) -> KnownColumns:
     numbers: dict[str, set[int]] = {}
     for column in chain.from_iterable(known):
         numbers.setdefault(column.name, set()).add(column.attnum)
-    return tuple(KnownColumn(found.pop(), name) for name, found in numbers.items() if len(found) == 1)
+    return tuple(KnownColumn(attnums.pop(), name) for name, attnums in numbers.items() if len(attnums) == 1)
 
 
 def looks_of(marker: WindowMarker, relid: int) -> tuple[TableChanged, ...]:

@@ -117,35 +117,37 @@ class TableUntil:
         changed = (marker.ordinal for marker in reversed(self.markers) if counted(marker, relid))
         looked_at = (marker.ordinal for marker in self.markers if looks_of(marker, relid))
         newest = next(changed, next(looked_at, None))
-        (found,) = described(self.table.log, relid, [(newest, last)]) if newest is not None else (Described(),)
-        if not found.facts:
+        (description,) = described(self.table.log, relid, [(newest, last)]) if newest is not None else (Described(),)
+        if not description.facts:
             return self._by_look()
-        facts = found.facts[-1]
-        known: list[KnownColumns] = [*map(known_columns, found.facts)]
+        facts = description.facts[-1]
+        known: list[KnownColumns] = [*map(known_columns, description.facts)]
         if (look := self.markers[-1].catalogue) is not None:
             known += seen_columns(self.table.log, relid, look.window)
         sent = frozenset(column.attnum for column in facts.columns if not column.attgenerated)
-        for message in found.messages.values():
+        for message in description.messages.values():
             sent = frozenset(sent_columns(message.data, known) or sent)
         return facts, sent
 
     def _by_look(self) -> tuple[RelationFacts, frozenset[int]]:
         """By the last look at the catalogue, for a table that has not changed yet: it does not resolve types of the
         source's own, and does not know which generated columns are sent."""
-        seen = self._seen
-        assert seen is not None, "else there is no relid"
-        masked = seen.mask.columns if seen.mask is not None else ()
+        fingerprint = self._seen
+        assert fingerprint is not None, "else there is no relid"
+        masked = fingerprint.mask.columns if fingerprint.mask is not None else ()
         columns = tuple(
             ColumnFacts(c.attnum, c.attname, typid, typmod, "", typid, typmod, "", attnotnull=False)
-            for c in seen.columns
+            for c in fingerprint.columns
             for typid, typmod in [(_TEXT_OID, -1) if c.attname in masked else (c.atttypid, c.atttypmod)]
         )
-        name = seen.name
-        facts = RelationFacts(seen.relid, name.nspname, name.relname, "d", (), (), columns, mask=seen.mask_word)
+        name = fingerprint.name
+        facts = RelationFacts(
+            fingerprint.relid, name.nspname, name.relname, "d", (), (), columns, mask=fingerprint.mask_word
+        )
         return facts, frozenset(column.attnum for column in columns)
 
     @cached_property
     def _seen(self) -> Fingerprint | None:
-        seen = self.markers[-1].catalogue
-        prints = self.table.log.fingerprints(seen.window) if seen is not None else ()
+        look = self.markers[-1].catalogue
+        prints = self.table.log.fingerprints(look.window) if look is not None else ()
         return next((each for each in prints if each.name == self.table.name), None)

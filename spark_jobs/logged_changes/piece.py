@@ -45,17 +45,17 @@ class Piece:
 
     def positions(self) -> pa.Table:
         """The columns ``commit_lsn`` and ``ordinal`` of the changes, in order. Raises LakeError."""
-        found = self._table(("commit_lsn", "ordinal"))
-        return found.sort_by([("commit_lsn", "ascending"), ("ordinal", "ascending")])
+        positions = self._table(("commit_lsn", "ordinal"))
+        return positions.sort_by([("commit_lsn", "ascending"), ("ordinal", "ascending")])
 
     def _table(self, columns: tuple[str, ...]) -> pa.Table:
         window = pc.field("window")
-        wanted = (window >= self.first) & (window <= self.last) & (pc.field("relid") == self.relid)
-        wanted &= pc.field("kind").isin(_KINDS)
+        condition = (window >= self.first) & (window <= self.last) & (pc.field("relid") == self.relid)
+        condition &= pc.field("kind").isin(_KINDS)
         if self.since is not None:
-            wanted &= _is_from(self.since)
+            condition &= _is_from(self.since)
         if self.until is not None:
-            wanted &= ~_is_from(self.until)
+            condition &= ~_is_from(self.until)
         with lake_errors(f"the change log {self.log} cannot be read"):
             dataset = ds.FileSystemDataset.from_paths(
                 list(self.files),
@@ -63,7 +63,7 @@ class Piece:
                 format=ds.ParquetFileFormat(),
                 filesystem=table_filesystem(self.log),
             )
-            return dataset.to_table(columns=list(columns), filter=wanted)
+            return dataset.to_table(columns=list(columns), filter=condition)
 
 
 def _is_from(position: Position) -> pc.Expression:

@@ -70,10 +70,13 @@ class Plan:
         groups = list(self._groups())
         if not groups:
             return iter(())
-        said = described(self.table.log, self.shape.relid, [group.span for group in groups])
+        descriptions = described(self.table.log, self.shape.relid, [group.span for group in groups])
         files = self.table.log.files_after(self.markers[0].ordinal - 1)
-        seen = cache(partial(seen_columns, self.table.log, self.shape.relid))
-        relations = [self._relations(group, found, seen) for group, found in zip(groups, said, strict=True)]
+        columns_of = cache(partial(seen_columns, self.table.log, self.shape.relid))
+        relations = [
+            self._relations(group, description, columns_of)
+            for group, description in zip(groups, descriptions, strict=True)
+        ]
         return chain.from_iterable(map(partial(self._pieces_of, files), groups, relations))
 
     def _groups(self) -> Iterator[_Group]:
@@ -112,11 +115,11 @@ class Plan:
         return _split(whole, 1 + group.bytes // _PIECE_BYTES)
 
     def _relations(
-        self, group: _Group, said: Described, seen: Callable[[int], Sequence[KnownColumns]]
+        self, group: _Group, description: Described, columns_of: Callable[[int], Sequence[KnownColumns]]
     ) -> dict[int, RelationVersion]:
-        """``seen``: the table's columns by the look at the catalogue that was landed with a window."""
+        """``columns_of``: the table's columns by the look at the catalogue that was landed with a window."""
         name = self.shape.name
-        for facts in said.facts:
+        for facts in description.facts:
             if why := why_masked_otherwise(self.mask, facts.mask):
                 raise SchemaChangeError(
                     f"changes of {name} in windows {group.span[0]} to {group.span[1]} cannot be shown: since then"
@@ -125,17 +128,17 @@ class Plan:
                 )
         around = (group.before, *group.markers) if group.before is not None else group.markers
         looks = sorted({marker.catalogue.window for marker in around if marker.catalogue is not None})
-        known = [*map(known_columns, said.facts), *chain.from_iterable(map(seen, looks))]
+        known = [*map(known_columns, description.facts), *chain.from_iterable(map(columns_of, looks))]
         numbers = {column.attnum for columns in known for column in columns}
         of_shape = {column.attnum for column in self.shape.columns}
         known.append(between(known))
         relations = {
             version: RelationVersion.of(message.data, self.shape, known, of_shape, of_shape - numbers)
-            for version, message in said.messages.items()
+            for version, message in description.messages.items()
         }
         for version, relation in relations.items():
             if relation.places is None:
-                at = said.messages[version].lsn
+                at = description.messages[version].lsn
                 raise SchemaChangeError(
                     f"the changes of {name} at {at} cannot be shown in the columns that it has later: a type was"
                     " changed, or a column replaced by another one of its name",
@@ -161,9 +164,9 @@ def _split(whole: Piece, parts: int) -> Iterator[Piece]:
     if parts == 1:
         yield whole
         return
-    found = whole.positions()
-    step = max(1, -(-len(found) // parts))
-    at = found.take(pa.array(range(step, len(found), step), pa.int64()))
+    positions = whole.positions()
+    step = max(1, -(-len(positions) // parts))
+    at = positions.take(pa.array(range(step, len(positions), step), pa.int64()))
     cuts = [Position(Lsn(row["commit_lsn"]), row["ordinal"]) for row in at.to_pylist()]
     for since, until in zip([whole.since, *cuts], [*cuts, whole.until], strict=True):
         yield replace(whole, since=since, until=until)

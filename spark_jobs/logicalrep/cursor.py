@@ -22,9 +22,9 @@ class Cursor:
         end = self._at + size
         if end > len(self._data):
             raise TruncatedMessageError(f"{field}: {size} bytes wanted at byte {self._at}, {self.left} are left")
-        taken = self._data[self._at : end]
+        data = self._data[self._at : end]
         self._at = end
-        return taken
+        return data
 
     def uint8(self, field: str) -> int:
         return self.take(1, field)[0]
@@ -74,10 +74,10 @@ class Cursor:
         end = self._data.find(b"\0", self._at)
         if end < 0:
             raise TruncatedMessageError(f"{field}: no terminating NUL after byte {self._at}")
-        taken = self._data[self._at : end]
+        data = self._data[self._at : end]
         self._at = end + 1
         try:
-            return taken.decode("utf-8")
+            return data.decode("utf-8")
         except UnicodeDecodeError:
             raise FieldError(f"{field}: not UTF-8 (the session's client_encoding must be UTF8)") from None
 

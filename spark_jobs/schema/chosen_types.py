@@ -19,10 +19,10 @@ def with_options(facts: RelationFacts, options: ColumnOptions) -> RelationFacts:
     for columns that do not exist, are ignored: ``table_faults.option_fault`` reports these."""
     chosen, policies = dict(options.types.columns), dict(options.policies)
 
-    def column(found: ColumnFacts) -> ColumnFacts:
-        wanted = chosen.get(found.attname)
-        other = None if wanted is None else chosen_lake_type(wanted, found, facts.types)
-        return replace(found, chosen_type=other, on_unrepresentable=policies.get(found.attname, options.policy))
+    def column(source: ColumnFacts) -> ColumnFacts:
+        choice = chosen.get(source.attname)
+        other = None if choice is None else chosen_lake_type(choice, source, facts.types)
+        return replace(source, chosen_type=other, on_unrepresentable=policies.get(source.attname, options.policy))
 
     return replace(facts, columns=tuple(map(column, facts.columns)))
 

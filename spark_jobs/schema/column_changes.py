@@ -65,19 +65,19 @@ class ColumnChanges:
 
 
 def column_changes(
-    held: Sequence[DeltaColumn], shape: TableShape, facts: RelationFacts, added: Collection[int], lsn: Lsn
+    lake_columns: Sequence[DeltaColumn], shape: TableShape, facts: RelationFacts, added: Collection[int], lsn: Lsn
 ) -> ColumnChanges:
-    """The changes from the columns ``held`` by the lake to those of ``shape``, which the source has from ``lsn`` on.
+    """The changes from ``lake_columns`` to those of ``shape``, which the source has from ``lsn`` on.
 
     ``facts``: those that the shape was made of. ``added``: the numbers of columns whose value in existing rows is
     known. Raises SchemaChangeError if a new snapshot is needed.
     """
     if not shape.columns:
         raise SchemaChangeError(f"{shape.name} has no columns from {lsn} on", hint=NO_COLUMNS_REMEDY)
-    if any(column.attnum is None for column in held):
-        _require_same(held, shape, lsn)
+    if any(column.attnum is None for column in lake_columns):
+        _require_same(lake_columns, shape, lsn)
         return ColumnChanges()
-    known = {column.attnum: column for column in held}
+    known = {column.attnum: column for column in lake_columns}
     differences, renamed, widened, new = [], [], [], []
     for column in shape.columns:
         old = known.pop(column.attnum, None)
@@ -93,19 +93,21 @@ def column_changes(
         if old.name != column.name:
             renamed.append((old, column))
     numbers = {column.attnum for column in shape.columns}
-    changes = ColumnChanges(tuple(known.values()), tuple(renamed), tuple(new), tuple(widened), len(known) == len(held))
-    sent = replace(facts, columns=tuple(column for column in facts.columns if column.attnum in numbers))
-    if changes and (fault := name_fault(sent, stored=True)):
+    changes = ColumnChanges(
+        tuple(known.values()), tuple(renamed), tuple(new), tuple(widened), len(known) == len(lake_columns)
+    )
+    shape_facts = replace(facts, columns=tuple(column for column in facts.columns if column.attnum in numbers))
+    if changes and (fault := name_fault(shape_facts, stored=True)):
         differences.append(f"it has {fault}")
     if differences:
         raise _other_columns(shape, differences, lsn)
     return changes
 
 
-def _require_same(held: Sequence[DeltaColumn], shape: TableShape, lsn: Lsn) -> None:
+def _require_same(lake_columns: Sequence[DeltaColumn], shape: TableShape, lsn: Lsn) -> None:
     """Raises SchemaChangeError if anything differs: without numbers, added, dropped and renamed columns cannot be told
     apart."""
-    lake = {column.name: column.sql for column in held}
+    lake = {column.name: column.sql for column in lake_columns}
     source = {column.name: column.lake_type.sql for column in shape.columns}
     if lake == source:
         return

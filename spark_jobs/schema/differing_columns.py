@@ -103,14 +103,14 @@ def _require_keepable(shape: TableShape, kept: Sequence[LakeColumn], mode: Mode)
         why = f"column {', '.join(names)} was dropped, and the table has no key by which its rows keep their values"
         raise _not_kept(shape, names, why)
     alike = columns_alike([*names, *(column.name for column in shape.columns)])
-    if taken := [name for name in names if name in alike]:
-        raise _not_kept(shape, taken, f"the dropped column {', '.join(taken)} has the name of another column now")
+    if clashes := [name for name in names if name in alike]:
+        raise _not_kept(shape, clashes, f"the dropped column {', '.join(clashes)} has the name of another column now")
 
 
-def added_since(facts: RelationFacts, held: Sequence[DeltaColumn], *, by_number: bool) -> frozenset[int]:
-    """The numbers of the source's columns that a table with the columns ``held`` lacks. ``by_number``: the table was
+def added_since(facts: RelationFacts, lake_columns: Sequence[DeltaColumn], *, by_number: bool) -> frozenset[int]:
+    """The numbers of the source's columns that a table with ``lake_columns`` lacks. ``by_number``: the table was
     made from this very source table; otherwise numbers mean nothing, and columns with the same name are the same."""
-    numbers, names = {column.attnum for column in held}, {column.name for column in held}
+    numbers, names = {column.attnum for column in lake_columns}, {column.name for column in lake_columns}
     by_number = by_number and None not in numbers
     return frozenset(
         column.attnum

@@ -150,12 +150,12 @@ class Fingerprint:
     def bounds(self, part: FingerprintPart) -> tuple[Bound | None, ...]:
         """The bounds of the partition's ancestors below the root, outermost first, then its own; None for each one that
         is not known."""
-        found: list[Bound | None] = []
+        bounds: list[Bound | None] = []
         while part.parent:
             parent = self._by_relid[part.parent]
-            found.insert(0, bound_of(part.bound, parent.partition_key, self._columns_by_name))
+            bounds.insert(0, bound_of(part.bound, parent.partition_key, self._columns_by_name))
             part = parent
-        return tuple(found)
+        return tuple(bounds)
 
     @cached_property
     def _by_relid(self) -> Mapping[int, FingerprintPart]:

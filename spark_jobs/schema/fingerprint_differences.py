@@ -167,8 +167,8 @@ def _names_taken_over(before: Fingerprint, after: Fingerprint) -> list[str]:
 def _altered(of: Fingerprint) -> dict[int, int]:
     """For each column, dropped ones included, the transaction that altered it last."""
     rows = next((part.attributes for part in of.parts if part.relid == of.relid), "")
-    seen = (row.split(":") for row in rows.split() if row[0].isdigit())
-    return {int(attnum): int(xmin) for attnum, xmin in seen}
+    pairs = (row.split(":") for row in rows.split() if row[0].isdigit())
+    return {int(attnum): int(xmin) for attnum, xmin in pairs}
 
 
 def _is_later(xid: int | None, than: int | None) -> bool:
@@ -258,8 +258,8 @@ def _part_reasons(old: FingerprintPart, new: FingerprintPart, of: Fingerprint, r
 
 def _names(identity: str) -> list[str]:
     """The columns of an identity. In a partition's, the first element is its ``relreplident``."""
-    found = _QUOTED_NAME.findall(identity)
-    return [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in found]
+    names = _QUOTED_NAME.findall(identity)
+    return [name[1:-1].replace('""', '"') if name.startswith('"') else name for name in names]
 
 
 def _index_changed(old: FingerprintPart, new: FingerprintPart) -> bool:

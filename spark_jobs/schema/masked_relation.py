@@ -42,8 +42,8 @@ class MaskedRelation:
 
     def with_earlier(self, looks: Sequence[Fingerprint]) -> MaskedRelation:
         """This table with its columns at one more look. ``looks``: its fingerprints, which may lack the table."""
-        found = tuple(column_names(look) for look in looks if look.relid == self.relid)
-        return replace(self, earlier=(*self.earlier, *found))
+        names = tuple(column_names(look) for look in looks if look.relid == self.relid)
+        return replace(self, earlier=(*self.earlier, *names))
 
     def knows(self, relation: Relation) -> bool:
         """Whether some look has shown each of the message's column names."""
@@ -81,11 +81,11 @@ class MaskedRelation:
             if reached < 0:
                 return None
             lows.append(reached)
-        found, high = [], max(everyone, default=0) + 1
+        candidates, high = [], max(everyone, default=0) + 1
         for numbers, low in zip(reversed(named), reversed(lows), strict=True):
-            found.append(numbers or frozenset(number for number in free if low < number < high))
+            candidates.append(numbers or frozenset(number for number in free if low < number < high))
             high = max(numbers) if numbers else high
-        return found[::-1]
+        return candidates[::-1]
 
     def taken_from(self, before: Fingerprint) -> tuple[str, str] | None:
         """If a column was masked at the look ``before``, and its name at that time, which is still masked, is another
@@ -104,14 +104,14 @@ class MaskedRelation:
     @property
     def _masked(self) -> frozenset[int]:
         """The numbers of the masked columns that exist, and of dropped ones that had a masked name."""
-        there = {number for number, name in self.now.items() if name in self.mask.columns}
-        gone = {
+        present = {number for number, name in self.now.items() if name in self.mask.columns}
+        dropped = {
             number
             for names in self.earlier
             for number, name in names.items()
             if number not in self.now and name in self.mask.columns
         }
-        return frozenset(there | gone)
+        return frozenset(present | dropped)
 
     def _numbers_of(self, name: str) -> frozenset[int]:
         return frozenset(number for names in self._descriptions for number, known in names.items() if known == name)

@@ -79,8 +79,8 @@ class NetColumns:
         if holds_changes(mode):
             return cls(shape, mode=mode)
         places = range(len(shape.columns))
-        sent = (i for i in places if not shape.columns[i].key and not shape.columns[i].of_commit)
-        return cls(shape, tuple(sent), shape.key_indices, mode)
+        indices = (i for i in places if not shape.columns[i].key and not shape.columns[i].of_commit)
+        return cls(shape, tuple(indices), shape.key_indices, mode)
 
     @property
     def fields(self) -> tuple[NetField, ...]:

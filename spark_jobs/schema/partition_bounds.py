@@ -127,16 +127,16 @@ def bound_of(printed: str | None, key: PartitionKey | None, columns: Mapping[str
         return None
     known = LISTED_TYPES if key.strategy == "l" else ORDERED_TYPES
     numbered = [columns.get(name) if name is not None else None for name in key.columns]
-    found = tuple(BoundColumn(*column) for column in numbered if column is not None and column[1] in known)
-    if len(found) != len(key.columns):
+    parts = tuple(BoundColumn(*column) for column in numbered if column is not None and column[1] in known)
+    if len(parts) != len(key.columns):
         return None
     if key.strategy == "l":
         match = _LIST.fullmatch(printed)
-        listed = [_normalised(value, found[0].typid) for value in _values(match[1])] if match else [None]
-        return None if None in listed else Bound(found, listed=tuple(value for value in listed if value is not None))
+        listed = [_normalised(value, parts[0].typid) for value in _values(match[1])] if match else [None]
+        return None if None in listed else Bound(parts, listed=tuple(value for value in listed if value is not None))
     match = _RANGE.fullmatch(printed)
-    lower, upper = (_range_end(match[side], found) for side in (1, 2)) if match else (None, None)
-    return None if lower is None or upper is None else Bound(found, lower=lower, upper=upper)
+    lower, upper = (_range_end(match[side], parts) for side in (1, 2)) if match else (None, None)
+    return None if lower is None or upper is None else Bound(parts, lower=lower, upper=upper)
 
 
 def _range_end(printed: str, columns: Sequence[BoundColumn]) -> RangeEnd | None:

@@ -152,12 +152,12 @@ def landed_facts(texts: Iterable[bytes], of: object) -> tuple[RelationFacts, ...
     """The distinct facts in ``texts``, each at the place of its last occurrence. ``of``: the table, for the message.
     Raises DecodeError if one of them is not what ``to_json`` wrote."""
     try:
-        found = [*map(RelationFacts.from_json, texts)]
+        facts = [*map(RelationFacts.from_json, texts)]
     except (KeyError, TypeError, ValueError) as error:
         raise DecodeError(
             f"the catalogue's facts of {of} in the change log are damaged ({type(error).__name__})"
         ) from error
-    return tuple(dict.fromkeys(reversed(found)))[::-1]
+    return tuple(dict.fromkeys(reversed(facts)))[::-1]
 
 
 def leaf_identities(identities: Iterable[Sequence[str] | None]) -> tuple[tuple[str, ...] | None, ...]:

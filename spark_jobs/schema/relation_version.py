@@ -46,8 +46,8 @@ class RelationVersion:
         relation = relation_of(message)
         if relation is None:
             return cls(message, None)
-        sent = (column for column in shape.columns if column.attnum not in gone)
-        itself = [KnownColumn(c.attnum, c.name, KnownType(c.lake_type, c.atttypid)) for c in sent]
+        columns = (column for column in shape.columns if column.attnum not in gone)
+        itself = [KnownColumn(c.attnum, c.name, KnownType(c.lake_type, c.atttypid)) for c in columns]
         numbers = attribute_numbers(relation, [itself, *descriptions])
         return cls(message, None if numbers is None else _places(relation, numbers, shape, added))
 
@@ -74,8 +74,8 @@ class KnownType:
 def attribute_numbers(relation: Relation, descriptions: Iterable[Sequence[KnownColumn]]) -> tuple[int, ...] | None:
     """The numbers of the message's columns, by the descriptions that it fits; None if it fits none, or these
     disagree."""
-    found = {numbers for columns in descriptions if (numbers := _numbers(relation, columns)) is not None}
-    return found.pop() if len(found) == 1 else None
+    candidates = {numbers for columns in descriptions if (numbers := _numbers(relation, columns)) is not None}
+    return candidates.pop() if len(candidates) == 1 else None
 
 
 def sent_columns(message: bytes, descriptions: Iterable[Sequence[KnownColumn]]) -> dict[int, RelationColumn]:
@@ -109,9 +109,9 @@ def _places(
 
 def _numbers(relation: Relation, columns: Sequence[KnownColumn]) -> tuple[int, ...] | None:
     known = {column.name: column for column in columns}
-    found = [known.get(wire.name) for wire in relation.columns]
+    matches = [known.get(wire.name) for wire in relation.columns]
     numbers: list[int] = []
-    for wire, column in zip(relation.columns, found, strict=True):
+    for wire, column in zip(relation.columns, matches, strict=True):
         if column is None or (numbers and numbers[-1] >= column.attnum):
             return None
         if column.type is not None and not _means(wire, column.type):
@@ -130,7 +130,7 @@ def _means(wire: RelationColumn, known: KnownType) -> bool:
     if known.lake_type.chosen:  # a modifier makes no difference to a chosen type
         return True
     if means_the_same_everywhere(wire.atttypid) and means_the_same_everywhere(known.atttypid):
-        sent = lake_type(wire.atttypid, wire.atttypmod)
-        return sent == known.lake_type or is_widened(sent, known.lake_type)
+        source_type = lake_type(wire.atttypid, wire.atttypmod)
+        return source_type == known.lake_type or is_widened(source_type, known.lake_type)
     # only the facts say what such a type is in the lake, so the OIDs must be equal
     return wire.atttypid == known.atttypid

@@ -48,8 +48,8 @@ def columns_alike(names: Collection[str]) -> tuple[str, ...]:
 def name_fault(facts: RelationFacts, *, stored: bool) -> str | None:
     """What is wrong with the names of the columns that enter the lake, None if nothing is. ``stored``: these include
     stored generated columns."""
-    sent = ("", "s") if stored else ("",)
-    names = [column.attname for column in facts.columns if column.attgenerated in sent]
+    kinds = ("", "s") if stored else ("",)
+    names = [column.attname for column in facts.columns if column.attgenerated in kinds]
     if reserved := reserved_columns(names, facts.key or names):
         return f"columns whose names Delta Lake uses itself: {', '.join(reserved)}"
     if alike := columns_alike(names):

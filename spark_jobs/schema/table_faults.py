@@ -81,12 +81,12 @@ def mode_fault(facts: RelationFacts, sent: Collection[str], form: Form) -> Table
         what = f"has no key, and mode {mode} keeps rows by their key"
         return TableFault(str(facts.name), what, "give it a primary key, or use mode mirror or append")
     ours = {column.name.lower() for column in mode_columns(mode)}
-    if taken := [name for name in sent if name.lower() in ours]:
-        what = f"has columns that mode {mode} adds itself: {', '.join(taken)}"
+    if clashes := [name for name in sent if name.lower() in ours]:
+        what = f"has columns that mode {mode} adds itself: {', '.join(clashes)}"
         remedy = "rename them at the source, leave them out with columns:, or use mode mirror"
         return TableFault(str(facts.name), what, remedy)
-    if taken := [name for name in sent if name.lower() in form.commit_columns]:
-        what = f"has columns that metadata_columns adds: {', '.join(taken)}"
+    if clashes := [name for name in sent if name.lower() in form.commit_columns]:
+        what = f"has columns that metadata_columns adds: {', '.join(clashes)}"
         remedy = "rename them at the source, leave them out with columns:, or take them out of metadata_columns:"
         return TableFault(str(facts.name), what, remedy)
     return None

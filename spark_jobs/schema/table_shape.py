@@ -95,8 +95,8 @@ class TableShape:
     def with_commit_columns(self, names: Iterable[CommitColumn]) -> TableShape:
         """The table as it is written: these columns follow the source's."""
         own = own_columns(Form(commit_columns=tuple(names)))
-        written = (LakeColumn(each.name, 0, LakeType(LakeKind(each.sql)), False, of_commit=True) for each in own)
-        return replace(self, columns=(*self.columns, *written))
+        columns = (LakeColumn(each.name, 0, LakeType(LakeKind(each.sql)), False, of_commit=True) for each in own)
+        return replace(self, columns=(*self.columns, *columns))
 
     @property
     def source_columns(self) -> tuple[LakeColumn, ...]:

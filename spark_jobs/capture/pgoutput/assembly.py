@@ -218,8 +218,8 @@ class Assembly:
         shown = False
         for batch in self._transactions.spool.take(transaction.xid):
             if transaction.aborted:
-                gone = np.isin(batch.column("xid").to_numpy(), list(transaction.aborted))
-                batch = batch.filter(pa.array(~gone))
+                is_aborted = np.isin(batch.column("xid").to_numpy(), list(transaction.aborted))
+                batch = batch.filter(pa.array(~is_aborted))
             if not batch.num_rows:
                 continue
             if not shown:

@@ -80,13 +80,13 @@ class Blocks:
 
     def members(self) -> dict[int, Ints]:
         """By xid, the indices of the messages in stream blocks and prepared transactions, in order."""
-        held = np.flatnonzero(((self.opener == ord("S")) | (self.opener == ord("b"))) & ~_is(self.batch, CONTROL))
-        if not len(held):
+        indices = np.flatnonzero(((self.opener == ord("S")) | (self.opener == ord("b"))) & ~_is(self.batch, CONTROL))
+        if not len(indices):
             return {}
-        owners = self.xid[held]
+        owners = self.xid[indices]
         order = np.argsort(owners, kind="stable")
         starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
-        parts = np.split(held[order], starts[1:])
+        parts = np.split(indices[order], starts[1:])
         return dict(zip(owners[order][starts].tolist(), parts, strict=True))
 
     def carry_xid(self, at: Ints) -> Flags:

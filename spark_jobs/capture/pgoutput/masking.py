@@ -145,7 +145,7 @@ def _as_text(message: bytes, columns: int, places: tuple[int, ...]) -> bytes:
     at = message.index(b"\0", message.index(b"\0", 5) + 1) + 4  # after both names, the identity and the count
     parts = [message[:at]]
     for place in range(columns):
-        named = message.index(b"\0", at + 1) + 1
-        parts += [message[at:named], _TYPE if place in places else message[named : named + 8]]
-        at = named + 8
+        end = message.index(b"\0", at + 1) + 1
+        parts += [message[at:end], _TYPE if place in places else message[end : end + 8]]
+        at = end + 8
     return b"".join(parts)

@@ -36,16 +36,16 @@ class RepeatedAnnouncements:
                 yield batch
                 continue
             repeated, types = self._repeated(messages, announcing.tolist())
-            kept = np.ones(messages.count, bool)
-            kept[repeated] = False
+            is_kept = np.ones(messages.count, bool)
+            is_kept[repeated] = False
             end = messages.count
             if types and types[-1] == end - 1:
                 end = types[0]
                 waiting = messages.messages[end:]
             yield (
                 batch
-                if kept.all() and end == messages.count
-                else _batch(messages.messages[:end].filter(pa.array(kept[:end])))
+                if is_kept.all() and end == messages.count
+                else _batch(messages.messages[:end].filter(pa.array(is_kept[:end])))
             )
         if waiting is not None:
             yield _batch(waiting)

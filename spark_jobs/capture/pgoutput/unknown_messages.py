@@ -49,10 +49,10 @@ class UnknownMessages:
     def end(self, commit_lsn: int, announced: set[int]) -> None:
         """End the open transaction; ``announced``: the relations announced in the window so far."""
         changed = tuple(sorted(self._changed))
-        for sent in self._waiting:
-            relids = (sent.relid,) if sent.relid in announced else changed
-            for ordinal in (sent.first, sent.last):
-                self._add(UnknownMessage(sent.kind, commit_lsn, ordinal, relids))
+        for message in self._waiting:
+            relids = (message.relid,) if message.relid in announced else changed
+            for ordinal in (message.first, message.last):
+                self._add(UnknownMessage(message.kind, commit_lsn, ordinal, relids))
         self._waiting.clear()
         self._changed.clear()
 

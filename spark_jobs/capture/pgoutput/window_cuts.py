@@ -33,8 +33,8 @@ class WindowCuts:
 
     def before(self, end: Lsn, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Those of the window that ends at ``end``. ``batches`` is left with the one that reaches beyond it."""
-        kept, self._kept = self._kept, []
-        for batch in chain(kept, batches):
+        remainder, self._kept = self._kept, []
+        for batch in chain(remainder, batches):
             at = self._place(MessageBatch.of(batch.column(0)), end)
             if at is None:
                 yield batch
@@ -57,9 +57,9 @@ class WindowCuts:
         loose = messages.where(b"M")
         places = [(loose[depth[loose] == 0], _LOOSE_LSN)]
         places += [(messages.where(kind), offset) for kind, offset in _COMMIT_LSNS.items()]
-        found = [at[0] for place, offset in places if len(at := _from(messages, place, offset, end))]
-        self._inside = not found and bool(depth[-1])
-        return int(min(found)) if found else None
+        firsts = [at[0] for place, offset in places if len(at := _from(messages, place, offset, end))]
+        self._inside = not firsts and bool(depth[-1])
+        return int(min(firsts)) if firsts else None
 
 
 def _from(messages: MessageBatch, at: Ints, offset: int, end: Lsn) -> Ints:

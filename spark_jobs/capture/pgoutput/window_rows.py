@@ -68,7 +68,7 @@ class WindowRows:
 
     def relation_counts(self) -> tuple[RelationCounts, ...]:
         """The counts, ordered by relid. The plugin announces truncated tables too, so the name is always known."""
-        names = {seen.relid: (seen.nspname, seen.relname) for seen in self.relations}
+        names = {relation.relid: (relation.nspname, relation.relname) for relation in self.relations}
         relids = {key >> 8 for key in self._counts} | {relid for message in self.unknown for relid in message.relids}
         return tuple(
             RelationCounts(
@@ -130,8 +130,8 @@ class WindowRows:
     def _relids(self, batch: MessageBatch, commit_lsn: Ints) -> tuple[Ints, Ints]:
         """For each message its relid (0 where it has none or several), and how many rows it becomes."""
         relid = np.zeros(batch.count, np.int64)
-        named = batch.where(ROW_CHANGES + b"R")
-        relid[named] = batch.uint32(named, 1)
+        places = batch.where(ROW_CHANGES + b"R")
+        relid[places] = batch.uint32(places, 1)
         repeats = np.ones(batch.count, np.int64)
         repeats[batch.where(b"BCO")] = 0
         truncates = batch.where(b"T")
@@ -142,7 +142,7 @@ class WindowRows:
         return relid, repeats
 
     def _see_relations(self, batch: MessageBatch, commit_lsn: Ints, ordinal: Ints) -> None:
-        known = {(seen.relid, seen.version) for seen in self.relations}
+        known = {(relation.relid, relation.version) for relation in self.relations}
         for at in batch.where(b"R"):  # one per relation and window, and one per DDL
             message = batch.messages[int(at)].as_py()
             relid, version = int.from_bytes(message[1:5], "big"), fingerprint(message)
@@ -157,15 +157,15 @@ class WindowRows:
 
     def _version_in_force(self, batch: MessageBatch, relid: Ints, commit_lsn: Ints) -> Ints:
         """For each message the version of the last Relation message of its relid; -1 where it has no relid."""
-        at, wanted = batch.where(b"R"), batch.where(ROW_CHANGES + b"R")
+        at, places = batch.where(b"R"), batch.where(ROW_CHANGES + b"R")
         fresh = np.array([fingerprint(batch.messages[int(i)].as_py()) for i in at], np.int64)
-        in_force = versions_in_force(self._versions, at, relid[at], fresh, wanted, relid[wanted])
+        in_force = versions_in_force(self._versions, at, relid[at], fresh, places, relid[places])
         if (in_force < 0).any():
-            missing = wanted[int(np.argmax(in_force < 0))]
+            missing = places[int(np.argmax(in_force < 0))]
             what = f"relation {relid[missing]} was not announced before its change"
             raise self._error(int(commit_lsn[missing]), what)
         version = np.full(batch.count, -1, np.int64)
-        version[wanted] = in_force
+        version[places] = in_force
         self._versions.update(zip(relid[at].tolist(), fresh.tolist(), strict=True))
         return version
 
@@ -185,10 +185,10 @@ class WindowRows:
         for transaction in sorted(transactions):
             mine = bound[places.transaction[bound] == transaction]
             room = batch.length[mine] > 4
-            named = np.zeros(len(mine), np.int64)
-            named[room] = batch.uint32(mine[room], 1)
+            relids = np.zeros(len(mine), np.int64)
+            relids[room] = batch.uint32(mine[room], 1)
             changed = relid[counted & (places.transaction[rows] == transaction)]
-            self._unknown.in_transaction(batch.kind[mine].astype(np.int64), named, places.ordinal[mine], changed)
+            self._unknown.in_transaction(batch.kind[mine].astype(np.int64), relids, places.ordinal[mine], changed)
             if transaction != last or self._places.open is None:
                 self._unknown.end(int(places.commit_lsns[transaction]), set(self._versions))
 

@@ -170,10 +170,10 @@ class LineWindowRows:
     def _placed(self, lines: LineBatch, known: LineTables) -> _Placed:
         """The rows that the lines become: one per followed table that they name."""
         code, names, letter = lines.tables()
-        tables = [known.followed(named) for named in names]
+        tables = [known.followed(name) for name in names]
         relids, versions, sizes = [], [], []
-        for named, followed in zip(names, tables, strict=True):
-            lost = not followed and self._may_be_a_partition(named, known)
+        for name, followed in zip(names, tables, strict=True):
+            lost = not followed and self._may_be_a_partition(name, known)
             relids += [0] if lost else [table.relid for table in followed]
             versions += [-1] if lost else [table.version for table in followed]
             sizes.append(1 if lost else len(followed))
@@ -226,14 +226,14 @@ class LineWindowRows:
         """These rows of ``body`` as rows of the log, after the Relation messages that they need. Counts the rows."""
         if not len(rows):
             return
-        taken = body.take(pa.array(rows))
+        changes = body.take(pa.array(rows))
         size = len(rows)
         columns = {
             "window": pa.array(np.full(size, self.ordinal)),
             "commit_lsn": pa.array(commit_lsn),
             "xid": pa.array(xid),
             "commit_time": pa.nulls(size, _UNIX_US) if commit_time is None else pa.array(commit_time).cast(_UNIX_US),
-            **{name: taken.column(name) for name in _BODY},
+            **{name: changes.column(name) for name in _BODY},
         }
         arrays = [columns.get(column.name, pa.nulls(size, column.type)) for column in CHANGE_LOG_SCHEMA]
         batch = pa.RecordBatch.from_arrays(arrays, schema=CHANGE_LOG_SCHEMA)
@@ -245,7 +245,7 @@ class LineWindowRows:
 
     def _announced(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A RELATION row, at the place of the first change, for each relation that is new in the window."""
-        known = {seen.relid for seen in self.relations}
+        known = {relation.relid for relation in self.relations}
         relids = batch.column("relid").fill_null(0).to_numpy()
         new = [relid for relid in np.unique(relids).tolist() if relid > 0 and relid not in known]
         rows = []
@@ -256,8 +256,8 @@ class LineWindowRows:
                 first | {"kind": RowKind.RELATION.value, "version": table.version, "data": table.relation_message}
             )
             place = first["commit_lsn"], first["ordinal"]
-            seen = RelationSeen(relid, table.version, *place, *table.name, table.relation_message)
-            self.relations.append(seen)
+            relation = RelationSeen(relid, table.version, *place, *table.name, table.relation_message)
+            self.relations.append(relation)
         return pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)
 
     def _count(self, batch: pa.RecordBatch) -> None:

@@ -19,8 +19,8 @@ from spark_jobs.schema.wire_type import Family, WireType
 def column_text(column: TextColumn, wire_type: WireType) -> pa.Array:
     """The texts as a binary array with the same nulls. Raises ValueError or ArrowInvalid for malformed values."""
     vectorised = _VECTORISED.get(wire_type.family)
-    written = vectorised(column) if vectorised is not None else None
-    return written if written is not None else _one_by_one(column, wire_type)
+    texts = vectorised(column) if vectorised is not None else None
+    return texts if texts is not None else _one_by_one(column, wire_type)
 
 
 def _one_by_one(column: TextColumn, wire_type: WireType) -> pa.Array:

@@ -28,10 +28,10 @@ def array_text(cursor: Cursor, wire_type: WireType, text_of: ValueText) -> str:
     if not math.prod((size for size, _ in bounds), start=len(bounds)):
         return "{}"
     elements = _elements(cursor, math.prod(size for size, _ in bounds), element, text_of)
-    written = _nested([size for size, _ in bounds], elements, element.delimiter)
+    text = _nested([size for size, _ in bounds], elements, element.delimiter)
     if all(lower == 1 for _, lower in bounds):
-        return written
-    return "".join(f"[{lower}:{lower + size - 1}]" for size, lower in bounds) + "=" + written
+        return text
+    return "".join(f"[{lower}:{lower + size - 1}]" for size, lower in bounds) + "=" + text
 
 
 def vector_text(cursor: Cursor, wire_type: WireType, text_of: ValueText) -> str:
@@ -77,7 +77,7 @@ def _nested(sizes: list[int], elements: Iterator[str], delimiter: str) -> str:
 
 def record_text(cursor: Cursor, wire_type: WireType, text_of: ValueText) -> str:
     """A record names the type of each column, so records from before an ALTER TYPE are read correctly too."""
-    written = []
+    texts = []
     columns = cursor.int32("number of columns")
     if columns < 0 or columns * 8 > cursor.left:
         raise ValueError("record")
@@ -85,8 +85,8 @@ def record_text(cursor: Cursor, wire_type: WireType, text_of: ValueText) -> str:
         part = cursor.uint32("column type")
         data = _value(cursor)
         text = None if data is None else text_of(data, wire_type.part(part))
-        written.append("" if text is None else _doubled(text) if not text or _IN_RECORD.search(text) else text)
-    return "(" + ",".join(written) + ")"
+        texts.append("" if text is None else _doubled(text) if not text or _IN_RECORD.search(text) else text)
+    return "(" + ",".join(texts) + ")"
 
 
 def range_text(cursor: Cursor, wire_type: WireType, text_of: ValueText) -> str:

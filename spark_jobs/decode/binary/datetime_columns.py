@@ -101,6 +101,6 @@ def _clock(micros: np.ndarray) -> list[Piece]:
     if fraction.any():
         low = fraction % 10_000
         digits = np.concatenate([pairs(fraction // 10_000), quads(low)], axis=1)
-        shown = np.maximum.accumulate(digits[:, ::-1] != ord("0"), axis=1)[:, ::-1]
-        pieces += [(constant(".", len(micros)), shown[:, :1]), (digits, shown)]
+        is_shown = np.maximum.accumulate(digits[:, ::-1] != ord("0"), axis=1)[:, ::-1]
+        pieces += [(constant(".", len(micros)), is_shown[:, :1]), (digits, is_shown)]
     return pieces

@@ -27,8 +27,8 @@ def date_text(cursor: Cursor) -> str:
         return _DAY_INFINITIES[day]
     if not MIN_DAY <= day < END_DAY:
         raise ValueError("date")
-    written, era = _date(day)
-    return written + era
+    date, era = _date(day)
+    return date + era
 
 
 def timestamp_text(cursor: Cursor) -> str:
@@ -45,8 +45,8 @@ def _timestamp(microseconds: int, zone: str) -> str:
     if not MIN_TIMESTAMP <= microseconds < END_TIMESTAMP:
         raise ValueError("timestamp")
     day, rest = divmod(microseconds, DAY)
-    written, era = _date(day)
-    return f"{written} {_clock(rest)}{zone}{era}"
+    date, era = _date(day)
+    return f"{date} {_clock(rest)}{zone}{era}"
 
 
 def time_text(cursor: Cursor) -> str:
@@ -97,8 +97,8 @@ def _clock(microseconds: int) -> str:
     seconds, fraction = divmod(microseconds, 1_000_000)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
-    written = f"{hour:02}:{minute:02}:{second:02}"
-    return f"{written}.{fraction:06}".rstrip("0") if fraction else written
+    text = f"{hour:02}:{minute:02}:{second:02}"
+    return f"{text}.{fraction:06}".rstrip("0") if fraction else text
 
 
 def _date(day: int) -> tuple[str, str]:

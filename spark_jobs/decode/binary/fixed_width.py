@@ -13,16 +13,16 @@ def numbers(column: TextColumn, dtype: str) -> np.ndarray:
 
     Raises ValueError when a value has another width.
     """
-    wanted = np.dtype(dtype)
+    big_endian = np.dtype(dtype)
     if column.null_count == 0:
-        if (column.lengths != wanted.itemsize).any():
+        if (column.lengths != big_endian.itemsize).any():
             raise ValueError("width")
-        return np.asarray(column.used.view(wanted).astype(wanted.newbyteorder("=")))
-    values = np.zeros(len(column), dtype=wanted.newbyteorder("="))
+        return np.asarray(column.used.view(big_endian).astype(big_endian.newbyteorder("=")))
+    values = np.zeros(len(column), dtype=big_endian.newbyteorder("="))
     valid = column.valid
-    if (column.lengths[valid] != wanted.itemsize).any():
+    if (column.lengths[valid] != big_endian.itemsize).any():
         raise ValueError("width")
-    values[valid] = column.used.view(wanted)
+    values[valid] = column.used.view(big_endian)
     return values
 
 

@@ -16,8 +16,8 @@ def network_text(cursor: Cursor) -> str:
     address = cursor.take(cursor.uint8("size"), "address")
     if _SIZES.get(family) != len(address) or bits > 8 * len(address):
         raise ValueError("inet")
-    written = _ipv4(address) if family == _IPV4 else _ipv6(address)
-    return f"{written}/{bits}" if is_cidr or bits < 8 * len(address) else written
+    text = _ipv4(address) if family == _IPV4 else _ipv6(address)
+    return f"{text}/{bits}" if is_cidr or bits < 8 * len(address) else text
 
 
 def _ipv4(address: bytes) -> str:
@@ -31,10 +31,10 @@ def _ipv6(address: bytes) -> str:
     if base == 0 and (size == 6 or (size == 5 and words[5] == 0xFFFF)):
         head = "".join(f":{word:x}" for word in words[size:6])
         return f":{head}:{_ipv4(address[12:])}"
-    written = [f"{word:x}" for word in words]
+    groups = [f"{word:x}" for word in words]
     if not size:
-        return ":".join(written)
-    return ":".join(written[:base]) + "::" + ":".join(written[base + size :])
+        return ":".join(groups)
+    return ":".join(groups[:base]) + "::" + ":".join(groups[base + size :])
 
 
 def _longest_zeros(words: list[int]) -> tuple[int, int]:

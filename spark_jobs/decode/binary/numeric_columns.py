@@ -61,8 +61,8 @@ class Numerics:
 
     def group(self, index: np.ndarray | int) -> np.ndarray:
         """Each value's group number ``index``; 0 where it has none. Raises ValueError for groups above 9999."""
-        there = (index < self.ndigits) & (np.asarray(index) >= 0)
-        group = np.where(there, self.words[np.where(there, self.starts + _HEADER + index, 0)], 0)
+        has_group = (index < self.ndigits) & (np.asarray(index) >= 0)
+        group = np.where(has_group, self.words[np.where(has_group, self.starts + _HEADER + index, 0)], 0)
         if (group >= _BASE).any():
             raise ValueError("numeric")
         return group
@@ -133,8 +133,8 @@ def numeric_texts(column: TextColumn) -> pa.Array | None:
     if behind:
         places = [quads(numerics.group(numerics.weight + place)) for place in range(1, behind + 1)]
         fraction = np.concatenate(places, axis=1)
-        shown = np.arange(_GROUP * behind) < numerics.dscale[:, None]
-        if (fraction[~shown] != ord("0")).any():
+        is_shown = np.arange(_GROUP * behind) < numerics.dscale[:, None]
+        if (fraction[~is_shown] != ord("0")).any():
             raise ValueError("numeric")
-        pieces += [(constant(".", rows), (numerics.dscale > 0)[:, None]), (fraction, shown)]
+        pieces += [(constant(".", rows), (numerics.dscale > 0)[:, None]), (fraction, is_shown)]
     return text_of(pieces, column)

@@ -45,9 +45,9 @@ def text_of(pieces: Sequence[Piece], column: TextColumn) -> pa.Array:
         data = np.ascontiguousarray(characters)
     else:
         keeps = [np.broadcast_to(np.asarray(keep), piece.shape) for piece, keep in pieces]
-        kept = np.concatenate(keeps, axis=1)
-        lengths[column.valid] = kept.sum(axis=1)
-        data = characters[kept]
+        is_kept = np.concatenate(keeps, axis=1)
+        lengths[column.valid] = is_kept.sum(axis=1)
+        data = characters[is_kept]
     offsets = np.zeros(len(column) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
     bitmap = column.array.buffers()[0]

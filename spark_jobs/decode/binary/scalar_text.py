@@ -72,8 +72,8 @@ def numeric_text(cursor: Cursor) -> str:
     fraction = "0" * -before + digits if before < 0 else digits[before:]
     if fraction[dscale:].strip("0"):
         raise ValueError("numeric")
-    written = _NUMERIC_SIGNS[sign] + (whole.lstrip("0") or "0")
-    return f"{written}.{fraction[:dscale].ljust(dscale, '0')}" if dscale else written
+    integer = _NUMERIC_SIGNS[sign] + (whole.lstrip("0") or "0")
+    return f"{integer}.{fraction[:dscale].ljust(dscale, '0')}" if dscale else integer
 
 
 def money_text(cursor: Cursor) -> str:
@@ -120,10 +120,10 @@ def bit_text(cursor: Cursor) -> str:
     data = cursor.take(cursor.left, "bits")
     if size < 0 or len(data) != (size + 7) // 8:
         raise ValueError("bit")
-    written = "".join(f"{byte:08b}" for byte in data)
-    if written[size:].strip("0"):
+    digits = "".join(f"{byte:08b}" for byte in data)
+    if digits[size:].strip("0"):
         raise ValueError("bit")
-    return written[:size]
+    return digits[:size]
 
 
 def tid_text(cursor: Cursor) -> str:

@@ -17,11 +17,11 @@ def tsvector_text(cursor: Cursor) -> str:
 
 
 def _lexeme(cursor: Cursor) -> str:
-    written = _quoted(cursor.cstring("lexeme"))
+    text = _quoted(cursor.cstring("lexeme"))
     positions = [cursor.uint16("position") for _ in range(cursor.uint16("positions"))]
     if not positions:
-        return written
-    return f"{written}:" + ",".join(f"{position & 0x3FFF}{_WEIGHTS[position >> 14]}" for position in positions)
+        return text
+    return f"{text}:" + ",".join(f"{position & 0x3FFF}{_WEIGHTS[position >> 14]}" for position in positions)
 
 
 def tsquery_text(cursor: Cursor) -> str:
@@ -49,9 +49,9 @@ def tsquery_text(cursor: Cursor) -> str:
 
 
 def _operand(operand: tuple[str, int], parent: int, *, right_of_phrase: bool) -> str:
-    written, priority = operand
+    text, priority = operand
     in_parentheses = priority < parent or (right_of_phrase and priority == _PRIORITY[_PHRASE])
-    return f"( {written} )" if in_parentheses else written
+    return f"( {text} )" if in_parentheses else text
 
 
 def _item(cursor: Cursor) -> str | tuple[int, int]:
@@ -59,11 +59,11 @@ def _item(cursor: Cursor) -> str | tuple[int, int]:
     kind = cursor.uint8("item")
     if kind == _OPERAND:
         weight, prefix = cursor.flags(0xF, "weight"), cursor.flags(1, "prefix")
-        written = _quoted(cursor.cstring("operand"))
+        text = _quoted(cursor.cstring("operand"))
         marks = ("*" if prefix else "") + "".join(
             letter for bit, letter in ((8, "A"), (4, "B"), (2, "C"), (1, "D")) if weight & bit
         )
-        return f"{written}:{marks}" if marks else written
+        return f"{text}:{marks}" if marks else text
     operator = cursor.uint8("operator")
     if kind != _OPERATOR or operator not in _PRIORITY:
         raise ValueError("tsquery")

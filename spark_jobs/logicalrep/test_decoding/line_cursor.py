@@ -92,11 +92,11 @@ class LineCursor:
     def word(self, field: str) -> bytes:
         """The bytes up to the next space or the line's end; at least one."""
         end = self._data.find(b" ", self._at)
-        taken = self._data[self._at : end if end >= 0 else len(self._data)]
-        if not taken:
+        word = self._data[self._at : end if end >= 0 else len(self._data)]
+        if not word:
             raise TruncatedMessageError(f"{field}: nothing at byte {self._at}")
-        self._at += len(taken)
-        return taken
+        self._at += len(word)
+        return word
 
     def time(self, field: str) -> int:
         """A time as ``timestamptz_to_str`` writes it (ISO, with the session's offset), in wire microseconds."""
