@@ -32,10 +32,10 @@ class ChosenType:
         match text:
             case "array" | "binary" | "variant":
                 return cls(text)
-        found = _DECIMAL.fullmatch(text)
-        if found is None:
+        decimal = _DECIMAL.fullmatch(text)
+        if decimal is None:
             raise ValueError("expected decimal(precision,scale), array, binary or variant")
-        precision, scale = int(found[1]), int(found[2])
+        precision, scale = int(decimal[1]), int(decimal[2])
         if not 1 <= precision <= _MAX_PRECISION or scale > precision:
             raise ValueError(
                 f"{text}: expected a precision of 1 to {_MAX_PRECISION}, and a scale of 0 to the precision"

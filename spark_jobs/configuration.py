@@ -325,17 +325,17 @@ class TablePatterns:
     masking: tuple[TablePattern, ...] = ()
 
     def follows(self, name: QualifiedName) -> bool:
-        wanted = not self.tables or any(pattern.matches(name) for pattern in self.tables)
-        return wanted and not any(pattern.matches(name) for pattern in self.exclude)
+        is_included = not self.tables or any(pattern.matches(name) for pattern in self.tables)
+        return is_included and not any(pattern.matches(name) for pattern in self.exclude)
 
-    def of(self, there: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
-        """The names to follow, in the order of ``tables``: those of ``there`` that match a pattern, and plain names
-        whether or not they are there."""
-        there = tuple(there)
-        found: dict[QualifiedName, None] = {} if self.tables else dict.fromkeys(there)
+    def of(self, candidates: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
+        """The names to follow, in the order of ``tables``: those of ``candidates`` that match a pattern, and plain
+        names whether or not they are among them."""
+        candidates = tuple(candidates)
+        names: dict[QualifiedName, None] = {} if self.tables else dict.fromkeys(candidates)
         for pattern in self.tables:
-            found |= dict.fromkeys([pattern.name] if pattern.name is not None else filter(pattern.matches, there))
-        return tuple(filter(self.follows, found))
+            names |= dict.fromkeys([pattern.name] if pattern.name is not None else filter(pattern.matches, candidates))
+        return tuple(filter(self.follows, names))
 
 
 # what writes the rows of tables: Spark alone; or, where that is cheaper, this process with ``deltalake``, else Spark
@@ -457,10 +457,10 @@ class Pipeline:
         return tuple(dict.fromkeys(map(self.relation, names)))
 
     def by_name(
-        self, names: Iterable[QualifiedName], found: Mapping[QualifiedName, Found]
+        self, names: Iterable[QualifiedName], values: Mapping[QualifiedName, Found]
     ) -> dict[QualifiedName, Found]:
-        """What was ``found`` of source tables, for the tables of the lake that show them."""
-        return {name: found[relation] for name in names if (relation := self.relation(name)) in found}
+        """The ``values`` of source tables, for the tables of the lake that show them."""
+        return {name: values[relation] for name in names if (relation := self.relation(name)) in values}
 
     def names_singly(self, name: QualifiedName) -> bool:
         """Whether the configuration means just this source table. What is wrong with it is then wrong in the

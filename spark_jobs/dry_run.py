@@ -123,10 +123,10 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
     )
 
 
-def _to_follow(pipeline: Pipeline, name: QualifiedName, found: CertainChanges) -> ColumnsToFollow:
+def _to_follow(pipeline: Pipeline, name: QualifiedName, changes: CertainChanges) -> ColumnsToFollow:
     policy = pipeline.schema_policy(name)
-    said = {"add": " (ignored)" if policy.add == "ignore" else "", "drop": " (kept)" if policy.drop == "keep" else ""}
-    return ColumnsToFollow(name, tuple(f"{what}{said.get(kind_of_change(what), '')}" for what in found.columns))
+    notes = {"add": " (ignored)" if policy.add == "ignore" else "", "drop": " (kept)" if policy.drop == "keep" else ""}
+    return ColumnsToFollow(name, tuple(f"{what}{notes.get(kind_of_change(what), '')}" for what in changes.columns))
 
 
 def _reasons(
@@ -205,11 +205,13 @@ def _creates(
 ) -> Iterator[str]:
     source, relations = pipeline.source, pipeline.relations(names)
     if source.has_publications:
-        found = find_publications(connection, source.publications)
-        if found is None:
+        publication = find_publications(connection, source.publications)
+        if publication is None:
             yield f"publication {', '.join(source.publications)} for {len(relations):,} tables"
-        elif found.ours and pipeline.alters_publication:
-            yield from (f"{name} in publication {found.name}" for name in relations if not found.publishes(name))
+        elif publication.ours and pipeline.alters_publication:
+            yield from (
+                f"{name} in publication {publication.name}" for name in relations if not publication.publishes(name)
+            )
     if not slot_exists(connection, source.slot):
         yield f"slot {source.slot}"
     if ledger is None:

@@ -75,9 +75,9 @@ class FolderTemplate:
         return self.text.replace("{schema}", encoded(name.nspname)).replace("{table}", encoded(name.relname))
 
     def _read(self, folder: str) -> QualifiedName | None:
-        if (found := self._pattern.fullmatch(folder)) is None:
+        if (match := self._pattern.fullmatch(folder)) is None:
             return None
-        names = {"schema": self.schema, **{field: unquote(text) for field, text in found.groupdict().items()}}
+        names = {"schema": self.schema, **{field: unquote(text) for field, text in match.groupdict().items()}}
         return QualifiedName(names["schema"], names["table"])
 
     @cached_property
@@ -88,8 +88,8 @@ class FolderTemplate:
 def _is_free(folder: str) -> bool:
     segments = folder.split("/")
     # a folder named _delta_log would turn its parent folder into a Delta table
-    taken = segments[0] in _OWN_FOLDERS or "_delta_log" in segments
-    return not taken and folder != MESSAGES_FOLDER and not MESSAGES_FOLDER.startswith(f"{folder}/")
+    is_taken = segments[0] in _OWN_FOLDERS or "_delta_log" in segments
+    return not is_taken and folder != MESSAGES_FOLDER and not MESSAGES_FOLDER.startswith(f"{folder}/")
 
 
 def _wholly_encoded(name: str) -> str:

@@ -171,7 +171,7 @@ class Follower:
             defects.append(error)
 
     def _capture(self) -> bool:
-        asked = time.monotonic()
+        moment = time.monotonic()
         try:
             with self._slot:
                 done = capture(self._pipeline)
@@ -186,19 +186,19 @@ class Follower:
             self._landed.windows += len(done.landed)
             self._landed.changes += sum(marker.changes for marker in done.landed)
             if done.caught_up:
-                self._landed.asked.append((done.upto, asked))
+                self._landed.asked.append((done.upto, moment))
         return done.caught_up
 
     def _ask_again(self) -> None:
         """How far the source is, so that the last round says what is not captured."""
-        asked = time.monotonic()
+        moment = time.monotonic()
         try:
             with connected(self._pipeline.source.dsn) as connection:
                 flushed = flushed_lsn(connection)
         except CdcError:  # the last round's figure is then of the last look, and says of when
             return
         with self._lock:
-            self._landed.asked.append((flushed, asked))
+            self._landed.asked.append((flushed, moment))
 
     def _round(self, started: float, *, is_last: bool = False) -> FollowRound:
         begun = NewGenerations()
@@ -311,12 +311,12 @@ class Follower:
     def _lag(self) -> tuple[int, float, float] | tuple[None, None, None]:
         """Bytes of WAL that the tables do not show, when the server reported the last LSN that they show, and when it
         was last asked."""
-        asked, shown = self._landed.asked, self._shown
-        reached = [when for lsn, when in asked if shown is not None and lsn <= shown]
+        answers, shown = self._landed.asked, self._shown
+        reached = [when for lsn, when in answers if shown is not None and lsn <= shown]
         if shown is None or not reached:
             return None, None, None
-        self._landed.asked = [(lsn, when) for lsn, when in asked if when >= reached[-1]]  # older ones are not needed
-        return max(0, asked[-1][0] - shown), reached[-1], asked[-1][1]
+        self._landed.asked = [(lsn, when) for lsn, when in answers if when >= reached[-1]]  # older ones are not needed
+        return max(0, answers[-1][0] - shown), reached[-1], answers[-1][1]
 
 
 __all__ = ["FollowRound", "Follower"]

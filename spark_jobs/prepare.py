@@ -52,9 +52,9 @@ def prepare(pipeline: Pipeline) -> Prepared:
         pipeline = refreshed(connection, pipeline)
         masks = mask_words(connection, pipeline)
         names = followed_names(connection, pipeline)
-        asked = (*names, MESSAGES_NAME) if has_messages_table(pipeline) else names
+        all_names = (*names, MESSAGES_NAME) if has_messages_table(pipeline) else names
         ledger = Ledger.of(pipeline.lake)
-        ledger = ledger and ledger.reading(asked)
+        ledger = ledger and ledger.reading(all_names)
         stopped = stopped_tables(connection, pipeline, names, ledger.found if ledger else {})
         if ledger is None:
             if not names:

@@ -103,7 +103,7 @@ def quoted_identifier(identifier: str) -> str:
     doubled = identifier.replace('"', '""')
     if not CONTROLS.search(identifier):
         return f'"{doubled}"'
-    escaped = CONTROLS.sub(lambda found: f"\\{ord(found[0]):04X}", doubled.replace("\\", "\\\\"))
+    escaped = CONTROLS.sub(lambda match: f"\\{ord(match[0]):04X}", doubled.replace("\\", "\\\\"))
     return f'U&"{escaped}"'
 
 

@@ -78,17 +78,17 @@ def _registered(own: SparkSession, run: Run, name: QualifiedName) -> TableRegist
                 own.sql(f"CREATE SCHEMA IF NOT EXISTS {'.'.join(map(quoted, parts[:-1]))}")
                 own.sql(f"CREATE TABLE IF NOT EXISTS {full} USING DELTA LOCATION {sql_text(lake.table(name))}")
                 return TableRegistered(name, known_as, "registered")
-            found = own.sql(f"DESCRIBE DETAIL {full}").collect()[0]["location"]
-        _require_same(name, known_as, found, lake.table(name))
+            location = own.sql(f"DESCRIBE DETAIL {full}").collect()[0]["location"]
+        _require_same(name, known_as, location, lake.table(name))
     except CdcError as error:
         return TableRegistered(name, known_as, "failed", error)
     return TableRegistered(name, known_as, "already registered")
 
 
-def _require_same(name: QualifiedName, known_as: str, found: str, path: Location) -> None:
-    if _plain(unquote(found)) != _plain(path):
+def _require_same(name: QualifiedName, known_as: str, location: str, path: Location) -> None:
+    if _plain(unquote(location)) != _plain(path):
         raise LakeError(
-            f"{name} could not be registered as {known_as}: that is the table at {found}",
+            f"{name} could not be registered as {known_as}: that is the table at {location}",
             hint="drop or rename that table in the catalogue, or correct lake.catalog",
         )
 

@@ -165,48 +165,48 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
 
     Raises LakeError when the change log itself cannot be read.
     """
-    asked = _ask(pipeline, Ledger.of(pipeline.lake))
-    ledger = asked.ledger
-    flushed = asked.slot.flushed_lsn if asked.slot else None
+    answers = _ask(pipeline, Ledger.of(pipeline.lake))
+    ledger = answers.ledger
+    flushed = answers.slot.flushed_lsn if answers.slot else None
     read_again = pipeline.on_rewrite != "error"
-    lag = lag_behind(pipeline, ledger.last, flushed) if ledger and flushed and not asked.error else None
+    lag = lag_behind(pipeline, ledger.last, flushed) if ledger and flushed and not answers.error else None
     late = _Late(flushed, lag.seconds, cache(partial(lag_since, ledger.log))) if ledger and lag else _Late(flushed)
     return PipelineStatus(
         pipeline=pipeline.name,
         lake=pipeline.lake.path,
-        slot=asked.slot,
-        source_error=asked.error,
+        slot=answers.slot,
+        source_error=answers.error,
         log=None if ledger is None else _log_status(ledger, flushed, lag),
-        tables=tuple(_table_status(name, late, asked, read_again=read_again) for name in asked.names),
+        tables=tuple(_table_status(name, late, answers, read_again=read_again) for name in answers.names),
         messages=_messages_status(ledger, flushed) if has_messages_table(pipeline) else None,
-        findings=slot_findings(asked.slot, lag, pipeline.health) if asked.slot else (),
+        findings=slot_findings(answers.slot, lag, pipeline.health) if answers.slot else (),
     )
 
 
 def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Asked:
     """What the source answers; if it cannot be queried, what configuration and lake say."""
     names = configured_names(pipeline) or ()
-    asked = _asked_of_lake(names, ledger)
+    answers = _asked_of_lake(names, ledger)
     try:
         with connected(pipeline.source.dsn) as connection:
             pipeline = refreshed(connection, pipeline)
             if not names:
                 names = followed_names(connection, pipeline)
-                asked = _asked_of_lake(names, ledger)
-            if asked.ledger is not None:
-                asked = replace(asked, trouble=_trouble(connection, pipeline, asked, asked.ledger))
+                answers = _asked_of_lake(names, ledger)
+            if answers.ledger is not None:
+                answers = replace(answers, trouble=_trouble(connection, pipeline, answers, answers.ledger))
             elif not slot_exists(connection, pipeline.source.slot):
-                return asked  # nothing was begun yet: that is not an error
-            found = find_slot_health(connection, pipeline.source.slot)
-            if isinstance(found, SlotHealth):
-                asked = replace(asked, slot=found)
+                return answers  # nothing was begun yet: that is not an error
+            health = find_slot_health(connection, pipeline.source.slot)
+            if isinstance(health, SlotHealth):
+                answers = replace(answers, slot=health)
             if ledger is not None:
-                check_health(pipeline, ledger.last, found)
+                check_health(pipeline, ledger.last, health)
     except (SourceError, SlotError, GapError) as error:
-        if not asked.names:
-            asked = _asked_of_lake(configured_names(matching_in_lake(pipeline)) or (), ledger)
-        return replace(asked, error=error)
-    return asked
+        if not answers.names:
+            answers = _asked_of_lake(configured_names(matching_in_lake(pipeline)) or (), ledger)
+        return replace(answers, error=error)
+    return answers
 
 
 def _asked_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _Asked:
@@ -219,27 +219,27 @@ def _asked_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _
 
 
 def _trouble(
-    connection: Connection, pipeline: Pipeline, asked: _Asked, ledger: Ledger
+    connection: Connection, pipeline: Pipeline, answers: _Asked, ledger: Ledger
 ) -> Mapping[QualifiedName, CdcError]:
     """Errors of tables that were followed until now."""
     stopped = stopped_tables(connection, pipeline, tuple(ledger.found), ledger.found)
-    return {**_changed(connection, pipeline, asked, ledger), **{table.name: table.error for table in stopped}}
+    return {**_changed(connection, pipeline, answers, ledger), **{table.name: table.error for table in stopped}}
 
 
 def _changed(
-    connection: Connection, pipeline: Pipeline, asked: _Asked, ledger: Ledger
+    connection: Connection, pipeline: Pipeline, answers: _Asked, ledger: Ledger
 ) -> Mapping[QualifiedName, CdcError]:
     """Changes that cost the table a new snapshot: those that are landed, and those since the last window."""
     trouble: dict[QualifiedName, CdcError] = {}
     watched = watched_tables(pipeline, tuple(ledger.found), ledger.last)
-    seen = ledger.last.catalogue
-    words = pipeline.by_name(ledger.found, fingerprint_words(connection, watched)) if seen else {}
-    if seen and any(
+    look = ledger.last.catalogue
+    words = pipeline.by_name(ledger.found, fingerprint_words(connection, watched)) if look else {}
+    if look and any(
         state.generation.word != words.get(name, (0, state.generation.word))[1] for name, state in ledger.states.items()
     ):
-        before = ledger.log.fingerprints(seen.window)
-        found = certain_changes(before, fingerprints(connection, watched).values())
-        for name, changed in pipeline.by_name(ledger.found, found).items():
+        before = ledger.log.fingerprints(look.window)
+        changes = certain_changes(before, fingerprints(connection, watched).values())
+        for name, changed in pipeline.by_name(ledger.found, changes).items():
             state = ledger.states.get(name)
             if state is not None and state.generation.word != words[name][1]:
                 if refused := refused_since(name, (*changed.columns, *changed.reasons), pipeline.schema_policy(name)):
@@ -247,7 +247,7 @@ def _changed(
                 elif changed.reasons:
                     trouble[name] = changed_without_event(name, changed.reasons, "since the last window")
     for name, state in ledger.states.items():
-        pending = [marker for marker in asked.markers if marker.ordinal > state.ordinal]
+        pending = [marker for marker in answers.markers if marker.ordinal > state.ordinal]
         _, refused = accepted_windows(pending, state, pipeline.schema_policy(name))
         if error := shows_another(pipeline, state) or refused or change_without_event(pending, state):
             trouble[name] = error
@@ -259,16 +259,16 @@ def _log_status(ledger: Ledger, flushed: Lsn | None, lag: Lag | None) -> LogStat
     return LogStatus(ledger.last.ordinal, end, _behind(end, flushed), lag.seconds if lag else None)
 
 
-def _table_status(name: QualifiedName, late: _Late, asked: _Asked, *, read_again: bool) -> TableStatus:
-    ledger = asked.ledger
+def _table_status(name: QualifiedName, late: _Late, answers: _Asked, *, read_again: bool) -> TableStatus:
+    ledger = answers.ledger
     state = ledger.found.get(name) if ledger else None
     if ledger is None or state is None:
-        waits_for = asked.waits_for(name) if ledger is not None else None
-        return TableStatus(name, waits_for=waits_for, snapshot_progress=asked.progress.get(name))
+        waits_for = answers.waits_for(name) if ledger is not None else None
+        return TableStatus(name, waits_for=waits_for, snapshot_progress=answers.progress.get(name))
     if isinstance(state, LakeError):
         return TableStatus(name, error=state)
-    pending = [marker for marker in asked.markers if marker.ordinal > state.ordinal]
-    applied = next((marker.window.hi for marker in asked.markers if marker.ordinal == state.ordinal), None)
+    pending = [marker for marker in answers.markers if marker.ordinal > state.ordinal]
+    applied = next((marker.window.hi for marker in answers.markers if marker.ordinal == state.ordinal), None)
     applied_lsn = max(applied, state.snapshot_lsn) if applied else state.snapshot_lsn
     if is_of_earlier_chapter(state, ledger.identity.chapter):
         late = _Late()  # the table's LSNs cannot be compared with this WAL
@@ -282,17 +282,17 @@ def _table_status(name: QualifiedName, late: _Late, asked: _Asked, *, read_again
         lag_bytes=_behind(applied_lsn, late.flushed),
         lag_seconds=late.seconds_of(changes),
         delta_version=state.version,
-        error=asked.trouble.get(name),
+        error=answers.trouble.get(name),
         snapshot_reason=state.cause.reason if state.cause else "",
         missing_operations=state.generation.missing_operations,
         mode=state.mode,
         partitions=state.partitions,
         strategy=state.strategy,
         differing=state.differing,
-        waits_for=asked.waits_for(name)
-        if read_again and isinstance(asked.trouble.get(name), NeedsSnapshotError)
+        waits_for=answers.waits_for(name)
+        if read_again and isinstance(answers.trouble.get(name), NeedsSnapshotError)
         else None,
-        snapshot_progress=asked.progress.get(name),
+        snapshot_progress=answers.progress.get(name),
         unrepresentable=state.unrepresentable.counts,
     )
 

@@ -79,7 +79,7 @@ class SyncReport:
     @property
     def errors(self) -> tuple[CdcError, ...]:
         """One per table that stopped. To wait is none, unless no table shows anything yet: that is no success."""
-        errors = {taken.name: taken.error for taken in self.snapshots if taken.error}
+        errors = {snapshot.name: snapshot.error for snapshot in self.snapshots if snapshot.error}
         errors |= {table.name: table.error for table in self.modes if table.error}
         errors |= {applied.name: applied.error for applied in self.tables if applied.error}
         errors |= {table.name: table.error for table in self.stopped}
@@ -225,8 +225,8 @@ class _Done:
     def not_explained(self, captured: CaptureReport) -> tuple[FileMoved, ...]:
         """The files of tables that were moved, and may be explained by what lies beyond the change log. If somebody
         else has landed windows, it is theirs to tell."""
-        seen = self.last.catalogue
-        return seen.moved if seen is not None and self._is_last(captured) else ()
+        look = self.last.catalogue
+        return look.moved if look is not None and self._is_last(captured) else ()
 
     def ledger_after(self, captured: CaptureReport) -> Ledger | None:
         """The ledger after ``captured``; None if a table was written, or somebody else has landed windows."""
@@ -237,7 +237,7 @@ class _Done:
 
     def begin(self, begun: NewGenerations) -> None:
         self.ledger, self.goes_on = None, begun.goes_on
-        earlier = (taken for taken in self.snapshots if taken.name not in self.waiting)
+        earlier = (snapshot for snapshot in self.snapshots if snapshot.name not in self.waiting)
         self.snapshots = [*earlier, *begun.snapshots]
         self.modes += begun.modes
         self.waiting = {n: why for n, why in self.waiting.items() if n not in begun.names} | begun.waiting
@@ -279,7 +279,9 @@ class _Done:
         seconds: float,
     ) -> SyncReport:
         tables = tuple(replace(done, error=told_to_wait(done)) for rounds in self.tables.values() for done in rounds)
-        errors = {taken.name: taken.error for taken in self.snapshots} | {done.name: done.error for done in tables}
+        errors = {snapshot.name: snapshot.error for snapshot in self.snapshots} | {
+            done.name: done.error for done in tables
+        }
         return SyncReport(
             tuple(self.snapshots),
             tuple(self.windows),
@@ -292,7 +294,7 @@ class _Done:
             prepared.stopped,
             tuple(self.modes),
             tables_waiting(errors, transaction),
-            bool(prepared.ledger.states) or any(taken.error is None for taken in self.snapshots),
+            bool(prepared.ledger.states) or any(snapshot.error is None for snapshot in self.snapshots),
         )
 
 

@@ -42,12 +42,12 @@ class TableMask:
         return "+".join([self.salt_word, *map(str, sorted(attnums))]) if attnums else ""
 
 
-def why_masked_otherwise(held: str, wanted: str) -> str:
+def why_masked_otherwise(old_word: str, new_word: str) -> str:
     """How two words of a table's masks differ, as the reason for its new snapshot; empty if they do not.
 
-    ``wanted`` may be the word of a salt alone; then the columns are not compared.
+    ``new_word`` may be the word of a salt alone; then the columns are not compared.
     """
-    (salt_held, _, columns_held), (salt_wanted, _, columns_wanted) = held.partition("+"), wanted.partition("+")
+    (salt_held, _, columns_held), (salt_wanted, _, columns_wanted) = old_word.partition("+"), new_word.partition("+")
     if salt_held and salt_wanted and salt_held != salt_wanted:
         return "the salt of its masked columns was changed"
     if salt_held != salt_wanted or (columns_wanted and columns_held != columns_wanted):

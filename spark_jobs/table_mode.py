@@ -24,10 +24,10 @@ class Form:
     commit_columns: tuple[CommitColumn, ...] = ()
 
     @classmethod
-    def of(cls, mode: Mode, wanted: Collection[str]) -> Form:
-        """``wanted``: commit columns in any order. In mode ``append`` every row has them anyway."""
+    def of(cls, mode: Mode, names: Collection[str]) -> Form:
+        """``names``: commit columns in any order. In mode ``append`` every row has them anyway."""
         columns = () if holds_changes(mode) else get_args(CommitColumn)
-        return cls(mode, tuple(column for column in columns if column in wanted))
+        return cls(mode, tuple(column for column in columns if column in names))
 
     def __str__(self) -> str:
         return " with ".join(filter(None, [self.mode, " and ".join(self.commit_columns)]))

@@ -51,8 +51,8 @@ def server_checks(settings: ServerSettings) -> Iterator[Check]:
         yield ok(AREA, "encoding", settings.server_encoding)
     if settings.free_wal_senders < 1:
         remedy = provider.or_raise("end a replication connection", "max_wal_senders", settings.max_wal_senders)
-        found = f"none free of {settings.max_wal_senders}"
-        yield fail(AREA, "WAL senders", found, f"a snapshot needs one: {remedy}")
+        senders = f"none free of {settings.max_wal_senders}"
+        yield fail(AREA, "WAL senders", senders, f"a snapshot needs one: {remedy}")
     else:
         yield ok(AREA, "WAL senders", f"{settings.free_wal_senders} free of {settings.max_wal_senders}")
 
@@ -63,29 +63,29 @@ def plugin_check(source: Source, settings: ServerSettings) -> Check:
         options = plugin_options(source, settings.server_version_num)
     except (ConfigurationError, PreconditionError) as error:
         return fail(AREA, "output plugin", error.what, error.hint)
-    asked = ", ".join(f"{name} {value}" for name, value in options if name != "publication_names")
-    return ok(AREA, "output plugin", f"{source.plugin}: {asked}")
+    option_list = ", ".join(f"{name} {value}" for name, value in options if name != "publication_names")
+    return ok(AREA, "output plugin", f"{source.plugin}: {option_list}")
 
 
 def slots_free_check(settings: ServerSettings, slot_exists: bool) -> Check:
     """One slot for the durable one if it is still to be created, one for the temporary copy that each read makes."""
-    what, found = "replication slots", f"{settings.free_slots} free of {settings.max_replication_slots}"
+    what, slots = "replication slots", f"{settings.free_slots} free of {settings.max_replication_slots}"
     limit = settings.max_replication_slots
     remedy = settings.provider.or_raise("drop a slot that nobody reads", "max_replication_slots", limit)
     if slot_exists and settings.free_slots < 1:
-        return warn(AREA, what, found, f"windows are then read by peeking at the slot itself: {remedy}")
+        return warn(AREA, what, slots, f"windows are then read by peeking at the slot itself: {remedy}")
     if not slot_exists and settings.free_slots < 1:
-        return fail(AREA, what, found, remedy)
+        return fail(AREA, what, slots, remedy)
     if not slot_exists and settings.free_slots < 2:
-        return fail(AREA, what, found, f"the slot and a snapshot need two: {remedy}")
-    return ok(AREA, what, found)
+        return fail(AREA, what, slots, f"the slot and a snapshot need two: {remedy}")
+    return ok(AREA, what, slots)
 
 
 def role_check(role: RolePrivileges, provider: Provider) -> Check:
     """The right to create and read slots."""
     if role.may_replicate:
-        found = f"{role.name}: superuser" if role.superuser else f"{role.name}: REPLICATION"
-        return ok(AREA, "role", found)
+        privilege = f"{role.name}: superuser" if role.superuser else f"{role.name}: REPLICATION"
+        return ok(AREA, "role", privilege)
     return fail(AREA, "role", f"{role.name}: no REPLICATION", provider.let_replicate(role.name))
 
 
@@ -127,14 +127,14 @@ def _slot_kind(health: SlotHealth, source: Source) -> Check:
 def _slot_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Check]:
     """A slot that is lost, or about to be, stops sync; a value beyond its threshold does not."""
     what = "WAL kept for the slot"
-    found = f"{size(health.restart_bytes or 0)}, {health.wal_status}"
+    state = f"{size(health.restart_bytes or 0)}, {health.wal_status}"
     if health.wal_status == "unreserved":
-        yield fail(AREA, what, found, "the server removes it at the next checkpoint: run sync now")
+        yield fail(AREA, what, state, "the server removes it at the next checkpoint: run sync now")
     elif health.invalidation_reason:
         yield fail(AREA, what, f"invalidated: {health.invalidation_reason}", RECOVER)
     elif findings := slot_findings(health, None, limits):
         for finding in findings:
-            found, _, remedy = finding.text.rpartition(": ")
-            yield warn(AREA, what, found, remedy)
+            state, _, remedy = finding.text.rpartition(": ")
+            yield warn(AREA, what, state, remedy)
     else:
-        yield ok(AREA, what, found)
+        yield ok(AREA, what, state)

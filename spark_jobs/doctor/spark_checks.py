@@ -50,13 +50,13 @@ def _java() -> Check:
 def _jars(options: SparkOptions) -> Check:
     try:
         conf = jars_conf(options)
-        wanted = ", ".join(coordinates(options.store))
+        packages = ", ".join(coordinates(options.store))
     except SparkError as error:
         return fail(AREA, "Delta's jars", error.what, error.hint)
     if options.jars == "packages":
-        return ok(AREA, "Delta's jars", f"{wanted}, fetched from Maven when Spark first starts")
+        return ok(AREA, "Delta's jars", f"{packages}, fetched from Maven when Spark first starts")
     if options.jars == "provided":
-        return ok(AREA, "Delta's jars", f"the cluster's own; they must be {wanted}")
+        return ok(AREA, "Delta's jars", f"the cluster's own; they must be {packages}")
     return ok(AREA, "Delta's jars", f"{conf['spark.jars'].count(',') + 1} jars in {options.jars}")
 
 

@@ -55,13 +55,13 @@ def publication_and_table_checks(connection: Connection, pipeline: Pipeline, rol
         else:
             yield _publication_check(pipeline, publication)
     facts = {fact.name: fact for fact in relation_facts(connection, names=relations, keys=pipeline.declared_keys)}
-    there = tables_there(connection, relations)
+    source_tables = tables_there(connection, relations)
     for name in relations:
-        if name not in privileges or name not in facts or name not in there:
+        if name not in privileges or name not in facts or name not in source_tables:
             yield fail(AREA, str(name), "there is no such table", "correct tables: in the configuration")
             continue
         selection, mask = pipeline.column_selections.get(name), pipeline.masks.get(name)
-        table = _Table(there[name], facts[name], privileges[name], sent.get(name), selection, mask)
+        table = _Table(source_tables[name], facts[name], privileges[name], sent.get(name), selection, mask)
         faults = (
             *_faults(table, role, publication),
             *(_selection_faults(connection, table, publication) or _unusable(table, pipeline)),
@@ -210,8 +210,8 @@ def _salt_check(pipeline: Pipeline) -> Iterator[Check]:
     salts = {mask.salt for mask in pipeline.masks.values()}
     for salt in salts:
         if len(salt) < _SAFE_SALT_BYTES:
-            found = f"{SALT_VARIABLE} has {len(salt)} bytes: whoever guesses it can find masked values by trial"
-            yield warn(AREA, "mask", found, "set a longer one; the next sync then reads the masked tables again")
+            weakness = f"{SALT_VARIABLE} has {len(salt)} bytes: whoever guesses it can find masked values by trial"
+            yield warn(AREA, "mask", weakness, "set a longer one; the next sync then reads the masked tables again")
         else:
             yield ok(AREA, "mask", f"{SALT_VARIABLE} is set")
 
@@ -232,8 +232,8 @@ def _unusable(table: _Table, pipeline: Pipeline) -> Iterator[Check]:
 
 def _check(name: str, fault: TableFault) -> Check:
     """Under the name of the table that is followed; the fault may be a partition's."""
-    found = fault.what if fault.table == name else f"{fault.table} {fault.what}"
-    return fail(AREA, name, found, fault.remedy)
+    what = fault.what if fault.table == name else f"{fault.table} {fault.what}"
+    return fail(AREA, name, what, fault.remedy)
 
 
 def _publication_faults(of: _Table, role: RolePrivileges, publication: Publication | None) -> Iterator[Check]:

@@ -53,8 +53,8 @@ class _Found:
 
 def plan_drop(pipeline: Pipeline, *, lake: bool) -> DropPlan:
     """What ``drop`` would remove now; nothing is changed. Raises what ``drop`` raises before it removes anything."""
-    with _looked(pipeline, lake=lake) as (_, found):
-        return found.plan
+    with _looked(pipeline, lake=lake) as (_, inventory):
+        return inventory.plan
 
 
 def drop(pipeline: Pipeline, *, lake: bool, progress: Progress = silent) -> DropReport:
@@ -66,12 +66,12 @@ def drop(pipeline: Pipeline, *, lake: bool, progress: Progress = silent) -> Drop
     reads it, SlotInUseError and LakeError while another command is at work, SourceUnreachableError.
     """
     started = time.monotonic()
-    with _looked(pipeline, lake=lake) as (control, found):
-        steps = list(_steps(control, pipeline.lake, found))
+    with _looked(pipeline, lake=lake) as (control, inventory):
+        steps = list(_steps(control, pipeline.lake, inventory))
         for number, (what, remove) in enumerate(steps):
             progress(Step("drop", what, number, len(steps), "steps"))
             remove()
-    plan = found.plan
+    plan = inventory.plan
     seconds = time.monotonic() - started
     return DropReport(plan.pipeline, plan.lake, plan.keeps_lake, plan.tables, plan.removals, plan.left, seconds)
 
@@ -79,18 +79,18 @@ def drop(pipeline: Pipeline, *, lake: bool, progress: Progress = silent) -> Drop
 @contextmanager
 def _looked(pipeline: Pipeline, *, lake: bool) -> Iterator[tuple[Connection, _Found]]:
     """What exists. No other command of this pipeline runs until the context ends."""
-    with ExitStack() as held:
+    with ExitStack() as locks:
         try:
-            control = held.enter_context(connected(pipeline.source.dsn))
+            control = locks.enter_context(connected(pipeline.source.dsn))
             names = names_in_lake(pipeline.lake)
-            held.enter_context(slot_lock(control, pipeline.source.slot))
-            held.enter_context(cuts_lock(control, pipeline.source.slot))
+            locks.enter_context(slot_lock(control, pipeline.source.slot))
+            locks.enter_context(cuts_lock(control, pipeline.source.slot))
             for name in {*names, *(table.name for table in pipeline.tables or ()), MESSAGES_NAME}:
-                held.enter_context(table_lock(control, pipeline.source.slot, name))
-            found = _find(control, pipeline, names, lake=lake)
+                locks.enter_context(table_lock(control, pipeline.source.slot, name))
+            inventory = _find(control, pipeline, names, lake=lake)
         except CdcError as error:
             raise error.within(_NOTHING) from None
-        yield control, found
+        yield control, inventory
 
 
 def _find(control: Connection, pipeline: Pipeline, names: tuple[QualifiedName, ...], *, lake: bool) -> _Found:
@@ -125,20 +125,23 @@ def _owner(pipeline: Pipeline, server: ServerIdentity) -> LakeOwner:
     return LakeOwner(identity.system_identifier, identity.database, identity.slot, identity.stream, log_id)
 
 
-def _steps(control: Connection, lake: Lake, found: _Found) -> Iterator[tuple[str, Callable[[], None]]]:
-    slot = found.source.slot
+def _steps(control: Connection, lake: Lake, inventory: _Found) -> Iterator[tuple[str, Callable[[], None]]]:
+    slot = inventory.source.slot
     if slot is not None:
         yield f"slot {slot.name}", partial(drop_slot, control, slot.name)
-    for publication in found.source.publications:
+    for publication in inventory.source.publications:
         yield f"publication {publication.name}", partial(_leave_publication, control, publication)
-    side = found.lake
-    if side is None or not (side.parts or found.mark is not None):
+    side = inventory.lake
+    if side is None or not (side.parts or inventory.mark is not None):
         return
-    if found.mark is None:
-        yield "the mark", partial(write_mark, lake, DropMark(found.owner, side.delta_folders))
+    if inventory.mark is None:
+        yield "the mark", partial(write_mark, lake, DropMark(inventory.owner, side.delta_folders))
     for part in side.parts:
         yield part.name, partial(remove_part, lake, part)
-    folders = (*(part.folder for part in side.parts if part.folder), *(found.mark.folders if found.mark else ()))
+    folders = (
+        *(part.folder for part in side.parts if part.folder),
+        *(inventory.mark.folders if inventory.mark else ()),
+    )
     yield "empty folders", partial(remove_empty_lake_folders, lake, folders)
     yield "the mark", partial(remove_mark, lake)
 

@@ -78,17 +78,17 @@ def find_lake_side(lake: Lake, owner: LakeOwner, mark: DropMark | None) -> LakeS
     left: list[Left] = []
     for name, file in entries(lake.root).items():
         if name == "_staging" and file is None:
-            found = _staged(lake)
+            side = _staged(lake)
         elif name in _LOGS and file is None:
-            found = _log_part(lake, _LOGS[name], name, mark)
+            side = _log_part(lake, _LOGS[name], name, mark)
         elif file is None and may_hold_tables(lake, name):
-            found = _tables(lake, name, owner, mark)
+            side = _tables(lake, name, owner, mark)
         elif file is not None and _PROBE.fullmatch(name):
-            found = LakeSide((LakePart("temporary files", name, "", (file,)),))
+            side = LakeSide((LakePart("temporary files", name, "", (file,)),))
         else:
-            found = LakeSide() if name == MARK_NAME else LakeSide(left=(Left(_shown(lake, name, file), _FOREIGN),))
-        parts += found.parts
-        left += found.left
+            side = LakeSide() if name == MARK_NAME else LakeSide(left=(Left(_shown(lake, name, file), _FOREIGN),))
+        parts += side.parts
+        left += side.left
     return LakeSide(tuple(sorted(parts, key=lambda part: part.kind == "change log")), tuple(left))
 
 
@@ -121,7 +121,7 @@ def _tables(lake: Lake, top: str, owner: LakeOwner, mark: DropMark | None) -> La
         else:
             roots.setdefault(root, []).append(replace(file, name=file.name.removeprefix(f"{root}/")))
     ours = _ours(lake, owner, marked, [root for root in roots if root in delta])
-    sides = [_table_part(lake, root, found, ours.get(root)) for root, found in roots.items()]
+    sides = [_table_part(lake, root, root_files, ours.get(root)) for root, root_files in roots.items()]
     return LakeSide(
         tuple(part for side in sides for part in side.parts),
         (
@@ -134,20 +134,20 @@ def _tables(lake: Lake, top: str, owner: LakeOwner, mark: DropMark | None) -> La
 def _ours(lake: Lake, owner: LakeOwner, marked: set[str], roots: Sequence[str]) -> dict[str, bool | LakeError]:
     """For each folder with a Delta table, whether that is this pipeline's, or why that is not known."""
     named = {root: name for root in roots if (name := _name_of(lake, root)) is not None}
-    asked = [name for root, name in named.items() if root not in marked]
-    answers = ask_tables(lambda name: is_written_by(lake.table(name), stream_id(*owner.stream)), asked)
+    names = [name for root, name in named.items() if root not in marked]
+    answers = ask_tables(lambda name: is_written_by(lake.table(name), stream_id(*owner.stream)), names)
     return {root: answers.get(named[root], True) if root in named else False for root in roots}
 
 
-def _table_part(lake: Lake, root: str, found: Sequence[LakeFile], ours: bool | LakeError | None) -> LakeSide:
+def _table_part(lake: Lake, root: str, files: Sequence[LakeFile], ours: bool | LakeError | None) -> LakeSide:
     """``ours`` is None for a folder without a Delta table."""
     name = _name_of(lake, root)
     if ours is True:
-        return _delta_part(lake, "messages" if name == MESSAGES_NAME else "table", str(name), root, found)
+        return _delta_part(lake, "messages" if name == MESSAGES_NAME else "table", str(name), root, files)
     if ours is None and name is not None:
         # what a killed first snapshot has left there
         unfinished = {file.rpartition(f"{root}/")[2] for file in files_without_table(lake.root / root)}
-        return _split(lake, "temporary files", f"of {name}", root, found, unfinished)
+        return _split(lake, "temporary files", f"of {name}", root, files, unfinished)
     why = ours.what if isinstance(ours, LakeError) else _FOREIGN
     return LakeSide(left=(Left(f"{lake.path}/{root}/", why),))
 

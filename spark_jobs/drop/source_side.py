@@ -43,11 +43,18 @@ class SourceSide:
     @property
     def removals(self) -> tuple[Removal, ...]:
         slot = () if self.slot is None else (Removal("slot", self.slot.name, self.slot.retained_bytes, self.note),)
-        return (*slot, *(Removal("publication", found.name) for found in self.publications if found.left is None))
+        return (
+            *slot,
+            *(
+                Removal("publication", publication.name)
+                for publication in self.publications
+                if publication.left is None
+            ),
+        )
 
     @property
     def left(self) -> tuple[Left, ...]:
-        return tuple(found.left for found in self.publications if found.left is not None)
+        return tuple(publication.left for publication in self.publications if publication.left is not None)
 
 
 def find_source_side(
@@ -67,9 +74,9 @@ def find_source_side(
             hint="name the primary in source.dsn: what this pipeline made there is removed there",
         )
     names = source.publications if source.has_publications else ()
-    found = (_publication(control, name, source.slot, is_standby=is_standby) for name in names)
+    publications = (_publication(control, name, source.slot, is_standby=is_standby) for name in names)
     note = "" if owner.log is not None else "lake.path has no change log that was read from it"
-    return SourceSide(slot, tuple(each for each in found if each is not None), note)
+    return SourceSide(slot, tuple(each for each in publications if each is not None), note)
 
 
 def _check_owner(pipeline: Pipeline, owner: LakeOwner, server: ServerIdentity) -> None:
@@ -114,18 +121,18 @@ def _check_slot(control: Connection, pipeline: Pipeline, slot: SlotFound, owner:
 
 
 def _publication(control: Connection, name: str, slot: str, *, is_standby: bool) -> PublicationFound | None:
-    found = find_publication(control, name)
-    if found is None:
+    publication = find_publication(control, name)
+    if publication is None:
         return None
-    said = f"publication {name}"
-    if found.comment is None:
-        return PublicationFound(name, Left(said, "it is your own"))
-    others = [each for each, _ in found.comment.logs if each != slot and slot_exists(control, each)]
+    label = f"publication {name}"
+    if publication.comment is None:
+        return PublicationFound(name, Left(label, "it is your own"))
+    others = [each for each, _ in publication.comment.logs if each != slot and slot_exists(control, each)]
     may_alter = may_write_comment(control, name)
     if others:
-        left = Left(said, f"slot {', '.join(others)} is read with it too")
-        is_named = found.comment.log_of(slot) is not None
-        return PublicationFound(name, left, found.comment.without(slot) if may_alter and is_named else None)
+        left = Left(label, f"slot {', '.join(others)} is read with it too")
+        is_named = publication.comment.log_of(slot) is not None
+        return PublicationFound(name, left, publication.comment.without(slot) if may_alter and is_named else None)
     if may_alter:
         return PublicationFound(name)
     statement = f"DROP PUBLICATION {quoted_identifier(name)}"
@@ -133,4 +140,4 @@ def _publication(control: Connection, name: str, slot: str, *, is_standby: bool)
         what, hint = "the server is a standby", f"on its primary: {statement}"
     else:
         what, hint = "the role does not own it", f"as {publication_owner(control, name)}: {statement}"
-    return PublicationFound(name, Left(said, what, PreconditionError(f"{said} was left: {what}", hint=hint)))
+    return PublicationFound(name, Left(label, what, PreconditionError(f"{label} was left: {what}", hint=hint)))

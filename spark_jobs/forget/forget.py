@@ -70,24 +70,24 @@ def forget(
         connected(pipeline.source.dsn) as source,
         Run(pipeline, spark, run_id=run_id, progress=progress).guarded() as run,
     ):
-        wanted = row_keys(source, pipeline, relation, keys)
-        refuse_if_there(source, wanted)
+        keys_of_rows = row_keys(source, pipeline, relation, keys)
+        refuse_if_there(source, keys_of_rows)
         # what happened to the rows before they were gone is in WAL before this point
         last = _brought_up(run, names, source)
         with ExitStack() as locks:
             for each in names:
                 locks.enter_context(run.guard.table(each))
-            refuse_if_there(source, wanted)  # a row that came meanwhile may be in the table by now
-            states = [require_fit(run, each, wanted, last) for each in names]
-            found = logged_traces(pipeline.lake, wanted, last.ordinal)
+            refuse_if_there(source, keys_of_rows)  # a row that came meanwhile may be in the table by now
+            states = [require_fit(run, each, keys_of_rows, last) for each in names]
+            traces = logged_traces(pipeline.lake, keys_of_rows, last.ordinal)
             progress(Step("forget", "change log", 0, 1 + len(names), "parts"))
-            _forget_changes(run, source, found)
-            forget_records(pipeline.lake, wanted, states, last.identity)
-            gone: list[RowsForgotten] = []
+            _forget_changes(run, source, traces)
+            forget_records(pipeline.lake, keys_of_rows, states, last.identity)
+            tables: list[RowsForgotten] = []
             for each in names:
-                progress(Step("forget", str(each), 1 + len(gone), 1 + len(names), "parts"))
-                gone.append(forget_rows(run, each, wanted, last))
-    return ForgetReport(relation, len(wanted.texts), found.count, tuple(gone), time.monotonic() - began)
+                progress(Step("forget", str(each), 1 + len(tables), 1 + len(names), "parts"))
+                tables.append(forget_rows(run, each, keys_of_rows, last))
+    return ForgetReport(relation, len(keys_of_rows.texts), traces.count, tuple(tables), time.monotonic() - began)
 
 
 def _brought_up(run: Run, names: Sequence[QualifiedName], source: Connection) -> WindowMarker:
@@ -110,8 +110,8 @@ def _brought_up(run: Run, names: Sequence[QualifiedName], source: Connection) ->
     return last
 
 
-def _forget_changes(run: Run, source: Connection, found: LoggedTraces) -> None:
+def _forget_changes(run: Run, source: Connection, traces: LoggedTraces) -> None:
     """No other process has files of the log half written meanwhile."""
     log = ChangeLog(run.pipeline.lake.change_log)
     with slot_lock(source, run.pipeline.source.slot), run.guard.log():
-        remove_changes(log, found.among, found.relids)
+        remove_changes(log, traces.among, traces.relids)

@@ -23,11 +23,11 @@ def of_rows(names: Iterable[QualifiedName], keys: RowKeys) -> Chosen:
     """Chooses the records of these rows, in the lake's tables ``names``. A record has the names that the key's columns
     had when it was made, so only the values are compared."""
     tables = pa.array([str(name) for name in names])
-    wanted = {_values(key_text(row)) for row in keys.values(keys.in_lake).to_pylist()}
+    values = {_values(key_text(row)) for row in keys.values(keys.in_lake).to_pylist()}
 
     def chosen(rows: pa.RecordBatch) -> pa.Array:
         texts = pc.if_else(pc.is_in(rows.column("table"), tables), rows.column("key"), None)
-        return pa.array([text is not None and _values(text) in wanted for text in texts.to_pylist()], pa.bool_())
+        return pa.array([text is not None and _values(text) in values for text in texts.to_pylist()], pa.bool_())
 
     return chosen
 

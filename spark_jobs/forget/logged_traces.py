@@ -38,8 +38,8 @@ class Traces:
         within = pc.and_(pc.greater_equal(window, self.first), pc.less_equal(window, self.last))
         candidates = pc.fill_null(pc.and_(within, changes_of([self.relid], rows)), False)
         lsns, ordinals = (rows.column(name).filter(candidates).to_pylist() for name in ("commit_lsn", "ordinal"))
-        found = [position in self.positions for position in zip(lsns, ordinals, strict=True)]
-        return pc.replace_with_mask(candidates, candidates, pa.array(found, pa.bool_()))
+        hits = [position in self.positions for position in zip(lsns, ordinals, strict=True)]
+        return pc.replace_with_mask(candidates, candidates, pa.array(hits, pa.bool_()))
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class LoggedTraces:
     def among(self, rows: pa.RecordBatch) -> pa.Array:
         """For each row of the change log, whether it is a change of one of the rows; or, where nothing describes it any
         more, whether it may be: the change of any row of the table before the log's first window."""
-        found = pc.and_(pc.less(rows.column("window"), self.oldest), changes_of(self.relids, rows))
+        hits = pc.and_(pc.less(rows.column("window"), self.oldest), changes_of(self.relids, rows))
         for each in self.traces:
-            found = pc.or_(found, each.among(rows))
-        return pc.fill_null(found, False)
+            hits = pc.or_(hits, each.among(rows))
+        return pc.fill_null(hits, False)
 
 
 def logged_traces(lake: Lake, keys: RowKeys, upto: int) -> LoggedTraces:
@@ -76,13 +76,13 @@ def logged_traces(lake: Lake, keys: RowKeys, upto: int) -> LoggedTraces:
         if (counts.nspname, counts.relname) == (keys.facts.nspname, keys.facts.relname)
     }
     relids = tuple(sorted(named | {keys.facts.relid}))
-    found = [
+    all_traces = [
         traces
         for landed in chapters
         for relid in relids
         for traces in _traces(lake, keys, relid, [each for each in landed.markers if each.ordinal <= upto])
     ]
-    return LoggedTraces(relids, markers[0].ordinal, tuple(found))
+    return LoggedTraces(relids, markers[0].ordinal, tuple(all_traces))
 
 
 def _traces(lake: Lake, keys: RowKeys, relid: int, markers: Sequence[WindowMarker]) -> Iterator[Traces]:
@@ -92,13 +92,13 @@ def _traces(lake: Lake, keys: RowKeys, relid: int, markers: Sequence[WindowMarke
     if not changed:
         return
     try:
-        found = list(_decoded(lake, keys, relid, markers))
+        traces = list(_decoded(lake, keys, relid, markers))
     except SchemaChangeError:
         if len(markers) == 1:
             raise
         half = len(markers) // 2
-        found = [*_traces(lake, keys, relid, markers[:half]), *_traces(lake, keys, relid, markers[half:])]
-    yield from found
+        traces = [*_traces(lake, keys, relid, markers[:half]), *_traces(lake, keys, relid, markers[half:])]
+    yield from traces
 
 
 def _decoded(lake: Lake, keys: RowKeys, relid: int, markers: Sequence[WindowMarker]) -> Iterator[Traces]:
@@ -123,7 +123,7 @@ def _key_columns(keys: RowKeys, until: TableUntil) -> Mapping[str, HeldColumn]:
     """The key's columns as these windows have them, by their names now: a column is known by its number, in a table
     that was re-created by its name."""
     facts, same = {column.attnum: column for column in until.facts.columns}, until.relid == keys.facts.relid
-    found: dict[str, HeldColumn] = {}
+    columns: dict[str, HeldColumn] = {}
     for name, attnum in zip(keys.names, keys.attnums, strict=True):
         known = (each for each in until.shape.columns if (each.attnum == attnum if same else each.name == name))
         column = next(known, None)
@@ -132,8 +132,8 @@ def _key_columns(keys: RowKeys, until: TableUntil) -> Mapping[str, HeldColumn]:
         masked = column.attnum in facts and facts[column.attnum].masked
         if masked and keys.mask is not None and not until.facts.mask.startswith(keys.mask.salt_word):
             raise SchemaChangeError(f"{keys.name} was masked with another salt before {until.markers[-1].window.hi}")
-        found[name] = HeldColumn(column.name, column.lake_type, masked)
-    return found
+        columns[name] = HeldColumn(column.name, column.lake_type, masked)
+    return columns
 
 
 def _is_trace(keys: RowKeys, rows: pa.RecordBatch, columns: Mapping[str, HeldColumn], values: pa.Table) -> pa.Array:
@@ -148,19 +148,19 @@ def _is_trace(keys: RowKeys, rows: pa.RecordBatch, columns: Mapping[str, HeldCol
     moved = pc.index(pc.and_(has_both, pc.xor(is_before, is_after)), True).as_py()
     if moved >= 0:
         side = after if is_before[moved].as_py() else before
-        raise _other_key(keys, {name: (side[held.name][moved].as_py(), held) for name, held in columns.items()})
+        raise _other_key(keys, {name: (side[column.name][moved].as_py(), column) for name, column in columns.items()})
     return pc.or_(is_before, is_after)
 
 
 def _side(rows: pa.RecordBatch, name: str, columns: Mapping[str, HeldColumn]) -> Mapping[str, pa.Array]:
-    return {held.name: pc.struct_field(rows.column(name), held.name) for held in columns.values()}
+    return {column.name: pc.struct_field(rows.column(name), column.name) for column in columns.values()}
 
 
 def _other_key(keys: RowKeys, other: Mapping[str, tuple[object, HeldColumn]]) -> PreconditionError:
     what = (
         f"a row of {keys.name} had two keys one after the other, and only one is to be forgotten; nothing was changed"
     )
-    if any(held.masked for _, held in other.values()):
+    if any(column.masked for _, column in other.values()):
         return PreconditionError(what, hint="add a --key for the other one; its columns are masked, so it is not shown")
     text = key_text(
         {name: value.hex() if isinstance(value, bytes) else str(value) for name, (value, _) in other.items()}

@@ -109,29 +109,29 @@ def matches(side: Mapping[str, pa.Array], values: pa.Table) -> pa.Array:
     """For each row of ``side``, columns by their names, whether its key is one of ``values``."""
     columns = {name: side[name] for name in values.column_names}
     typed = {name: values.column(name).cast(column.type) for name, column in columns.items()}
-    found = (
+    hits = (
         reduce(pc.and_, (pc.equal(column, typed[name][row]) for name, column in columns.items()))
         for row in range(values.num_rows)
     )
-    return pc.fill_null(reduce(pc.or_kleene, found), False)
+    return pc.fill_null(reduce(pc.or_kleene, hits), False)
 
 
 def row_keys(connection: Connection, pipeline: Pipeline, name: QualifiedName, written: Sequence[str]) -> RowKeys:
     """The keys that a user has ``written``, see ``pairs_of``, of rows of the table. Raises ConfigurationError if one is
     no key of it, and PreconditionError for a table without a key."""
-    (found,) = relation_facts(connection, names=[name], keys=pipeline.declared_keys) or (None,)
-    if found is None:
+    (facts,) = relation_facts(connection, names=[name], keys=pipeline.declared_keys) or (None,)
+    if facts is None:
         raise no_table(connection, name)
-    if not found.key:
+    if not facts.key:
         raise PreconditionError(
             f"{name} has no key, so nothing tells one row of it from others that are equal",
             hint="declare key: for it in the configuration, or delete the rows as docs/security.md says",
         )
-    names = tuple(column.attname for column in found.columns if column.attname in found.key)
+    names = tuple(column.attname for column in facts.columns if column.attname in facts.key)
     pairs = [pairs_of(text, names) for text in written]
-    texts = tuple(dict.fromkeys(_printed(connection, found, names, given) for given in pairs))
+    texts = tuple(dict.fromkeys(_printed(connection, facts, names, given) for given in pairs))
     mask = pipeline.masks.get(name)
-    return RowKeys(with_options(masked_facts(found, mask), pipeline.column_options(name)), names, texts, mask)
+    return RowKeys(with_options(masked_facts(facts, mask), pipeline.column_options(name)), names, texts, mask)
 
 
 def pairs_of(text: str, names: Sequence[str]) -> Mapping[str, str]:
@@ -145,10 +145,10 @@ def pairs_of(text: str, names: Sequence[str]) -> Mapping[str, str]:
     fields = lines[0] if len(lines) == 1 else []
     pairs: dict[str, str] = {}
     for each in fields:
-        told = max((name for name in names if each.startswith(f"{name}=")), key=len, default=None)
-        if told is None or told in pairs:
+        column = max((name for name in names if each.startswith(f"{name}=")), key=len, default=None)
+        if column is None or column in pairs:
             break
-        pairs[told] = each[len(told) + 1 :]
+        pairs[column] = each[len(column) + 1 :]
     if len(pairs) != len(fields) or pairs.keys() != set(names):
         raise ConfigurationError(f"--key does not name the columns of the key: {', '.join(names)}", hint=expected)
     return pairs
@@ -172,8 +172,8 @@ def refuse_if_there(connection: Connection, keys: RowKeys) -> None:
         )
         query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE {})").format(table, sql.SQL(" AND ").join(same))
         with source_errors(f"{keys.name} could not be read"):
-            found = connection.execute(query).fetchall()[0][0]
-        if found:
+            exists = connection.execute(query).fetchall()[0][0]
+        if exists:
             raise PreconditionError(
                 f"the source still has this row of {keys.name}, so it would be replicated again; nothing was changed",
                 hint="delete it at the source first, then run this again",

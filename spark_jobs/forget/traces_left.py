@@ -82,21 +82,21 @@ def find_traces(
     if name is not None and keys:
         relation = pipeline.relation(name)
         with connected(pipeline.source.dsn) as source:
-            wanted = row_keys(source, pipeline, relation, keys)
+            keys_of_rows = row_keys(source, pipeline, relation, keys)
         names = [table.name for table in pipeline.tables_of(relation)]
-        of_tables = [_TableSearch.of(pipeline, each, wanted) for each in names]
+        of_tables = [_TableSearch.of(pipeline, each, keys_of_rows) for each in names]
         searches.of_bytes.extend(each.in_bytes for each in of_tables)
         searches.of_rows.extend(each.in_rows for each in of_tables)
-        searches.of_rows.append(_of_log(logged_traces(pipeline.lake, wanted, sys.maxsize)))
-        searches.of_rows.append(_of_records(of_rows(names, wanted)))
+        searches.of_rows.append(_of_log(logged_traces(pipeline.lake, keys_of_rows, sys.maxsize)))
+        searches.of_rows.append(_of_records(of_rows(names, keys_of_rows)))
     files = files_below(pipeline.lake.root)
-    found: list[TraceFound] = []
+    traces: list[TraceFound] = []
     for number, file in enumerate(files):
         progress(Step("search", file.name, number, len(files), "files"))
         with lake_errors(f"{pipeline.lake.root} cannot be read"):
             content = content_of(pipeline.lake.root, file.name)
-        found += (TraceFound(file.name, where) for where in dict.fromkeys(_in_file(file.name, content, searches)))
-    return ErasureReport(pipeline.lake.path, len(files), tuple(found), time.monotonic() - began)
+        traces += (TraceFound(file.name, where) for where in dict.fromkeys(_in_file(file.name, content, searches)))
+    return ErasureReport(pipeline.lake.path, len(files), tuple(traces), time.monotonic() - began)
 
 
 @dataclass(frozen=True)
@@ -207,25 +207,25 @@ class _TableSearch:
     def in_bytes(self, name: str, content: bytes) -> Iterator[str]:
         if name.startswith(f"{self.folder}/{_LOG}") and name.endswith(".json"):
             actions = (json.loads(line) for line in content.splitlines() if line.startswith(b"{"))
-            told = (action.get(kind) or {} for action in actions for kind in ("add", "remove"))
-            yield from self._in_statistics(json.loads(each["stats"]) for each in told if each.get("stats"))
+            files = (action.get(kind) or {} for action in actions for kind in ("add", "remove"))
+            yield from self._in_statistics(json.loads(each["stats"]) for each in files if each.get("stats"))
 
     @cached_property
     def _values(self) -> pa.Table:
         return self.keys.values(self.keys.in_lake)
 
     def _matches(self, rows: pa.RecordBatch) -> pa.Array:
-        held = zip(self._values.column_names, self.physical, strict=True)
-        return matches({name: rows.column(physical) for name, physical in held}, self._values)
+        columns = zip(self._values.column_names, self.physical, strict=True)
+        return matches({name: rows.column(physical) for name, physical in columns}, self._values)
 
-    def _in_statistics(self, told: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    def _in_statistics(self, stats: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         values = [[str(value) for value in row.values()] for row in self._values.to_pylist()]
-        for statistics in told:
+        for statistics in stats:
             ends = [statistics.get(kind) or {} for kind in ("minValues", "maxValues")]
             for row in values:
                 if all(
-                    any(_is_end(end.get(held), value) for end in ends)
-                    for held, value in zip(self.physical, row, strict=True)
+                    any(_is_end(end.get(column), value) for end in ends)
+                    for column, value in zip(self.physical, row, strict=True)
                 ):
                     yield "statistics of " + ", ".join(self.keys.names)
 

@@ -197,10 +197,10 @@ def cut_until(lake: Lake, lsn: Lsn | None = None, *, before_window: int | None =
         reached = reached if before_window is None else reached.filter(pc.field("window") < before_window)
         if not reached.num_rows:
             oldest = f"the oldest is at {Lsn(listed.column('lsn')[0].as_py())}" if listed.num_rows else "they are empty"
-            asked = f"at or before {lsn}" if before_window is None else f"of a window before {before_window}"
-            raise LakeError(f"{what} hold none {asked}: {oldest}")
-        found = reached.slice(reached.num_rows - 1).to_pylist()[0]
-        return _whole_cut(dataset, Cut(found["cut"], found["window"], Lsn(found["lsn"]), ()))
+            bound = f"at or before {lsn}" if before_window is None else f"of a window before {before_window}"
+            raise LakeError(f"{what} hold none {bound}: {oldest}")
+        row = reached.slice(reached.num_rows - 1).to_pylist()[0]
+        return _whole_cut(dataset, Cut(row["cut"], row["window"], Lsn(row["lsn"]), ()))
 
 
 def shown_ends(lake: Lake) -> frozenset[datetime]:
@@ -281,8 +281,8 @@ def write_cut(
     if latest is not None and latest.ordinal > ordinal:
         return latest
     if latest is not None and based_on is not None:
-        gone = {table.name for table in based_on.tables} - {table.name for table in latest.tables}
-        tables = tuple(table for table in tables if table.name not in gone)
+        removed_names = {table.name for table in based_on.tables} - {table.name for table in latest.tables}
+        tables = tuple(table for table in tables if table.name not in removed_names)
     cut = Cut(latest.number + 1 if latest else 1, ordinal, lsn, tables)
     if not tables or (latest is not None and replace(cut, number=latest.number) == latest):
         return latest
@@ -346,9 +346,9 @@ def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int
     """Append to the version that the latest cut was read from: a cut written in between makes this fail."""
     commit = commit_properties(Transaction(_APP_ID, number))
     before = set(opened.table.file_uris()) if opened else set()
-    taken = OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again")
+    conflict = OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again")
     try:
-        with commit_errors(lake.cuts, taken, is_made=partial(is_made, opened, commit) if opened else None):
+        with commit_errors(lake.cuts, conflict, is_made=partial(is_made, opened, commit) if opened else None):
             write_deltalake(
                 opened.table if opened else lake.cuts,
                 rows,
@@ -367,7 +367,7 @@ def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int
                 keep_written(opened, commit)
     except LakeError:
         if opened is None and latest_cut(lake) is not None:  # another process has created them
-            raise taken from None
+            raise conflict from None
         raise
 
 

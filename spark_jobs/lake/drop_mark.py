@@ -94,8 +94,8 @@ def _read(lake: Lake) -> DropMark | None:
     filesystem, folder = lake_filesystem(lake.root)
     try:
         with filesystem.open_input_stream(f"{folder}/{MARK_NAME}") as stream:
-            found = json.loads(stream.read())
-        owner = {**found["owner"], "stream": tuple(found["owner"]["stream"])}
-        return DropMark(LakeOwner(**owner), tuple(found["folders"]))
+            fields = json.loads(stream.read())
+        owner = {**fields["owner"], "stream": tuple(fields["owner"]["stream"])}
+        return DropMark(LakeOwner(**owner), tuple(fields["folders"]))
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return None

@@ -85,9 +85,9 @@ def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableSta
                 commit_properties=commit_properties(Transaction(app_id(identity), ordinal), retries=0),
             )
         except CommitFailedError:  # it is there: see ChangeLog.create
-            if (there := messages_state(lake, identity)) is None:
+            if (state := messages_state(lake, identity)) is None:
                 raise
-            return there
+            return state
     return _state(table, ordinal, 0)
 
 

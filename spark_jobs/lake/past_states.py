@@ -35,14 +35,14 @@ def past_states(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> Iter
     Each one's ``version`` is the last before our next commit: foreign commits in between, such as an OPTIMIZE, show the
     same rows. States that a rebuild of the same generation has replaced are left out.
     """
-    path, wanted = lake.table(name), txn_app_id(*identity.stream)
+    path, app_id = lake.table(name), txn_app_id(*identity.stream)
     with log_errors(str(name), path):
         log = TransactionLog.open(path)
         newest = log.version if log is not None else -1
         replaced_from, generation = _NEVER, NO_GENERATION
         for commit in log.commits() if log is not None else ():
             for txn in commit.transactions:
-                if txn.app_id == wanted:
+                if txn.app_id == app_id:
                     written = commit.user_metadata
                     state = state_written(name, newest, txn.version, written, commit.known)
                     if state.generation != generation:

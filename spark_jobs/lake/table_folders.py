@@ -36,8 +36,8 @@ def require_folders_of(lake: Lake, landed: WindowMarker) -> None:
         # the folder may have been that of another table before this one was moved there
         return now is None or (now != name and cut is not None and cut.table(name) is not None)
 
-    asked = list(filter(may_be_left, names_in_lake(before)))
-    ours = ask_tables(lambda name: is_written_by(before.table(name), prefix), asked)
+    names = list(filter(may_be_left, names_in_lake(before)))
+    ours = ask_tables(lambda name: is_written_by(before.table(name), prefix), names)
     if left := [name for name, is_ours in ours.items() if is_ours]:
         raise _left_behind(before, lake, left)
 
@@ -58,9 +58,9 @@ def _inside(lake: Lake, folder: str, segment: str) -> list[str]:
     """The folders in ``folder`` that are as ``segment`` of the template says."""
     if "{" not in segment:
         return [segment]
-    found = [name for name, file in entries(lake.root / folder if folder else lake.root).items() if file is None]
+    names = [name for name, file in entries(lake.root / folder if folder else lake.root).items() if file is None]
     # no table lies in the folder of another one, as a schema's tables would in that of the messages table
-    return [] if "_delta_log" in found else found
+    return [] if "_delta_log" in names else names
 
 
 def may_hold_tables(lake: Lake, folder: str) -> bool:

@@ -140,7 +140,7 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
     Raises LakeError for a Delta table that no pipeline of ours has written, and for a log that cannot be read.
     """
     path = lake.table(name)
-    wanted = txn_app_id(system_identifier, slot)
+    app_id = txn_app_id(system_identifier, slot)
     ours = False
     with log_errors(str(name), path):
         log = TransactionLog.open(path)
@@ -148,7 +148,7 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
             return None
         for txn, commit in _transactions(log):
             ours = ours or txn.app_id.startswith(TXN_PREFIX)
-            if txn.app_id == wanted:
+            if txn.app_id == app_id:
                 return _state(lake, name, log.version, txn.version, commit)
         if not ours and (known := _forgotten_state(lake, name, log)):
             return known

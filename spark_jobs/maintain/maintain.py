@@ -112,11 +112,11 @@ def maintain(
             kept = {name: table.same_rows for name, table in done.items() if isinstance(table, TableKept)}
             show_in_latest_cut(pipeline.lake, last.identity, kept, kept)
     first = log.first_window() or last
-    held = needed.by if change_log is not None and change_log.overdue else ""
+    holder = needed.by if change_log is not None and change_log.overdue else ""
     return MaintainReport(
         first.ordinal,
         first.window.lo,
-        held,
+        holder,
         change_log,
         cuts,
         messages,

@@ -68,9 +68,9 @@ def _connected(conninfo: str) -> dbapi.Connection:
     try:
         connection = dbapi.connect(conninfo, autocommit=True)
     except adbc_driver_manager.Error as error:
-        said = _server_message(error)
+        message = _server_message(error)
         raise SourceUnreachableError(
-            f"cannot connect to PostgreSQL for a bulk read: {said}", hint=connect_hint(said)
+            f"cannot connect to PostgreSQL for a bulk read: {message}", hint=connect_hint(message)
         ) from None
     try:
         run(connection, PIN_STATEMENT)

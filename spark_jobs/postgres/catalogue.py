@@ -163,8 +163,8 @@ def tables_there(connection: Connection, names: Sequence[QualifiedName]) -> dict
     """Those of ``names`` that exist. Faster than reading their facts. Raises SourceError."""
     with source_errors("the catalogue could not be read"):
         rows = connection.execute(_TABLES_THERE, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
-    found = (TableThere(QualifiedName(nspname, relname), *rest) for nspname, relname, *rest in rows)
-    return {there.name: there for there in found}
+    tables = (TableThere(QualifiedName(nspname, relname), *rest) for nspname, relname, *rest in rows)
+    return {table.name: table for table in tables}
 
 
 def relation_facts(
@@ -181,10 +181,10 @@ def relation_facts(
     masks in the configuration; masked columns are described as the text columns they become (``masked_facts``). Raises
     SourceError.
     """
-    asked = [(part, ()) for part in _parts(relids)] + [((), part) for part in _parts(names)]
-    found: list[RelationFacts] = []
+    parts = [(part, ()) for part in _parts(relids)] + [((), part) for part in _parts(names)]
+    relations: list[RelationFacts] = []
     with source_errors("the catalogue could not be read"):
-        for some_relids, some_names in asked:
+        for some_relids, some_names in parts:
             parameters: dict[str, object] = {
                 "relids": list(some_relids),
                 "first_varying_oid": FIRST_VARYING_OID,
@@ -193,12 +193,12 @@ def relation_facts(
                 "relnames": [name.relname for name in some_names],
                 **declared_parameters(keys),
             }
-            found += map(_facts, connection.execute(_FACTS, parameters).fetchall())
-    return tuple(masked_facts(facts, masks.get(facts.name)) for facts in sorted(found, key=attrgetter("name")))
+            relations += map(_facts, connection.execute(_FACTS, parameters).fetchall())
+    return tuple(masked_facts(facts, masks.get(facts.name)) for facts in sorted(relations, key=attrgetter("name")))
 
 
-def _parts(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
-    return (asked[start : start + _AT_ONCE] for start in range(0, len(asked), _AT_ONCE))
+def _parts(items: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
+    return (items[start : start + _AT_ONCE] for start in range(0, len(items), _AT_ONCE))
 
 
 # what FOR ALL TABLES publishes with publish_via_partition_root, as far as the role may look into the schema

@@ -96,16 +96,16 @@ def source_errors(what: str) -> Iterator[None]:
 
 def source_error(error: psycopg.Error, what: str) -> SourceError:
     """psycopg's error as one of ours, with its primary message, which never holds the connection string."""
-    said = error.diag.message_primary or str(error)
-    if is_lost(error.sqlstate, said):
-        return lost_connection(what, said)
+    primary = error.diag.message_primary or str(error)
+    if is_lost(error.sqlstate, primary):
+        return lost_connection(what, primary)
     called = _called_function(error)
-    message = f"{what}: {said} (in {called})" if called else f"{what}: {said}"
+    message = f"{what}: {primary} (in {called})" if called else f"{what}: {primary}"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return PreconditionError(message, hint="`postgres-cdc doctor` lists what the role needs")
     if isinstance(error, psycopg.errors.ObjectInUse):
         return SlotInUseError(message, hint="another process reads this slot; stop it, or wait until it is done")
-    hint = refusal_hint(error.sqlstate, said) or (_CALLED_HINT if called else "")
+    hint = refusal_hint(error.sqlstate, primary) or (_CALLED_HINT if called else "")
     if isinstance(error, psycopg.errors.ConfigurationLimitExceeded):
         return PreconditionError(message, hint=hint)
     return SourceError(message, hint=hint)
@@ -137,8 +137,8 @@ def connect_failure(message: str) -> str:
     """The line of libpq's message with the cause; it names host and user, never the password."""
     # libpq indents its guesses ("Is the server running on that host ...?") with a tab, and puts its advice ("Either
     # provide the file, ...") on a line of its own
-    said = [line for line in message.splitlines() if line.strip() and not line.startswith("\t")]
-    lines = [line.strip().removeprefix("- ") for line in said]
+    raw_lines = [line for line in message.splitlines() if line.strip() and not line.startswith("\t")]
+    lines = [line.strip().removeprefix("- ") for line in raw_lines]
     fatal = [line for line in lines if "FATAL:" in line]
     failed = [line for line in lines if " failed: " in line]
     return (fatal or failed or lines or ["no reason given"])[-1]

@@ -50,8 +50,8 @@ class PasswordCommand:
             raise self._failed(f"cannot be run: {error.strerror}", hint) from None
         password = ran.stdout.decode(errors="replace").removesuffix("\n").removesuffix("\r")
         if ran.returncode != 0:
-            said = (ran.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[0][:_SHOWN]
-            shown = said.replace(password, "***") if password.strip() else said
+            line = (ran.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"])[0][:_SHOWN]
+            shown = line.replace(password, "***") if password.strip() else line
             raise self._failed(f"failed with exit code {ran.returncode}: {shown}", "run it by itself to see why")
         if not password or "\0" in password:
             raise self._failed("printed no password", "it is to print the password, and nothing else, on stdout")
@@ -83,7 +83,7 @@ def opened(conninfo: Conninfo, connect: Callable[[str], Session]) -> Session:
     """What ``connect`` returns for the whole connection string; it raises SourceUnreachableError if it cannot."""
     if isinstance(conninfo, str):
         return connect(conninfo)
-    if (held := conninfo.command.held()) is not None:
+    if (password := conninfo.command.held()) is not None:
         with suppress(SourceUnreachableError):  # whatever the reason, another password may be right
-            return connect(conninfo.with_password(held))
+            return connect(conninfo.with_password(password))
     return connect(conninfo.with_password(conninfo.command.printed()))

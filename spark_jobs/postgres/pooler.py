@@ -49,5 +49,5 @@ def pooler_of(conninfo: Conninfo) -> Pooler | None:
     port = str(given.get("port") or os.environ.get("PGPORT") or 5432)
     hosts, ports = host.lower().split(","), port.split(",")
     addresses = [f"{each}:{ports[number if len(ports) > 1 else 0]}" for number, each in enumerate(hosts)]
-    found = (pooler for address in addresses for pooler in _POOLERS if pooler.address.search(address))
-    return next(found, None)
+    poolers = (pooler for address in addresses for pooler in _POOLERS if pooler.address.search(address))
+    return next(poolers, None)

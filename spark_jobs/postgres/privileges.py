@@ -111,8 +111,8 @@ ORDER BY 1, 2
 
 def server_settings(connection: Connection) -> ServerSettings:
     with source_errors("the server's settings could not be read"):
-        found = connection.execute(_SETTINGS).fetchall()[0]
-    return replace(ServerSettings(*found), provider=provider_of(connection))
+        row = connection.execute(_SETTINGS).fetchall()[0]
+    return replace(ServerSettings(*row), provider=provider_of(connection))
 
 
 def require_slot_possible(connection: Connection, slot: str) -> None:

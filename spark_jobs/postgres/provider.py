@@ -129,7 +129,7 @@ def provider_of(connection: Connection) -> Provider:
     signs = [[p.role for p in PROVIDERS], [p.setting for p in PROVIDERS], [p.function for p in PROVIDERS]]
     with source_errors("the server's settings could not be read"):
         try:
-            found = connection.execute(_FIND, signs).fetchone()
+            row = connection.execute(_FIND, signs).fetchone()
         except psycopg.errors.InsufficientPrivilege:  # a service may hide a setting; then the general remedies do
             return SELF_MANAGED
-    return SELF_MANAGED if found is None else PROVIDERS[found[0] - 1]
+    return SELF_MANAGED if row is None else PROVIDERS[row[0] - 1]

@@ -141,18 +141,18 @@ def ensure_publication(
     for some of the tables. Raises PreconditionError when a table or the publication is missing, or the role lacks a
     privilege; nothing has been changed then. Raises it too when the publication does not publish one of the tables.
     """
-    found = find_publication(connection, name)
-    if tables is not None and not (found and all(map(found.publishes, tables))):
+    publication = find_publication(connection, name)
+    if tables is not None and not (publication and all(map(publication.publishes, tables))):
         _check_tables_exist(connection, tables)
-    if found is None:
+    if publication is None:
         if tables is None:
             raise no_publication([name])
         _create(connection, name, tables, lists)
-    elif found.ours and tables is not None and not _in_step(connection, found, tables, lists):
+    elif publication.ours and tables is not None and not _in_step(connection, publication, tables, lists):
         _set_tables(connection, name, tables, lists)
     else:
-        _check(found, tables)
-        return found
+        _check(publication, tables)
+        return publication
     made = find_publication(connection, name)
     if made is None:
         raise PreconditionError(f"publication {name} was dropped while it was being created", hint="run it again")
@@ -171,34 +171,38 @@ def ensure_publications(
         return ensure_publication(connection, names[0], tables, lists)
     if tables is not None:
         _check_tables_exist(connection, tables)
-    found = find_publications(connection, names)
-    if found is None:
+    publication = find_publications(connection, names)
+    if publication is None:
         missing = [name for name in names if find_publication(connection, name) is None]
         raise PreconditionError(
             f"there is no publication {', '.join(missing)}",
             hint="create them as you want them: publications in a list are your own",
         )
-    _check(found, tables)
-    return found
+    _check(publication, tables)
+    return publication
 
 
 def find_publications(connection: Connection, names: Sequence[str]) -> Publication | None:
     """All of them as one: what the plugin sends for them together. None if one is missing."""
-    found = [each for each in (find_publication(connection, name) for name in names) if each is not None]
-    if len(found) < len(names):
+    publications = [each for each in (find_publication(connection, name) for name in names) if each is not None]
+    if len(publications) < len(names):
         return None
-    if len(found) == 1:
-        return found[0]
+    if len(publications) == 1:
+        return publications[0]
     return Publication(
         tuple(names),
         comment=None,
-        via_partition_root=any(each.via_partition_root for each in found),
+        via_partition_root=any(each.via_partition_root for each in publications),
         # without the partitions that one of them publishes under the name of their root
-        excluded=tuple(sorted({table for each in found for table in each.excluded})),
-        excluded_partitions=tuple(sorted({table for each in found for table in each.excluded_partitions})),
-        by_leaves=tuple(pair for each in found for pair in each.by_leaves),
+        excluded=tuple(sorted({table for each in publications for table in each.excluded})),
+        excluded_partitions=tuple(sorted({table for each in publications for table in each.excluded_partitions})),
+        by_leaves=tuple(pair for each in publications for pair in each.by_leaves),
         tables=tuple(
-            sorted(published_tables(connection, names, [t for each in found for t in each.tables], for_reading=False))
+            sorted(
+                published_tables(
+                    connection, names, [t for each in publications for t in each.tables], for_reading=False
+                )
+            )
         ),
     )
 
@@ -217,12 +221,14 @@ def publication_owner(connection: Connection, name: str) -> str:
     return "" if row is None else str(row[0])
 
 
-def _in_step(connection: Connection, found: Publication, tables: Sequence[QualifiedName], lists: ColumnLists) -> bool:
+def _in_step(
+    connection: Connection, publication: Publication, tables: Sequence[QualifiedName], lists: ColumnLists
+) -> bool:
     """Whether our publication has exactly these tables, each with its column list and no row filter."""
-    if set(found.tables) != set(tables):
+    if set(publication.tables) != set(tables):
         return False
-    listed = {*_with_list_or_filter(connection, found.name), *lists} & set(tables)
-    published = published_tables(connection, [found.name], sorted(listed), for_reading=False) if listed else {}
+    listed = {*_with_list_or_filter(connection, publication.name), *lists} & set(tables)
+    published = published_tables(connection, [publication.name], sorted(listed), for_reading=False) if listed else {}
     return all(_is_in_step(published.get(table), lists.get(table)) for table in listed)
 
 
@@ -281,37 +287,39 @@ def no_publication(names: Sequence[str]) -> PreconditionError:
     return PreconditionError(what, hint="list tables: in the configuration, or CREATE PUBLICATION as you want it")
 
 
-def why_not_sent(found: Publication, table: QualifiedName) -> PreconditionError | None:
+def why_not_sent(publication: Publication, table: QualifiedName) -> PreconditionError | None:
     """The error about one table in a publication that we may not alter; None if it publishes the table."""
-    if not found.publishes(table):
+    if not publication.publishes(table):
         return PreconditionError(
-            f"publication {found.name} does not publish {table}",
-            hint=how_to_add(found, table),
+            f"publication {publication.name} does not publish {table}",
+            hint=how_to_add(publication, table),
         )
     return None
 
 
-def how_to_add(found: Publication, table: QualifiedName) -> str:
+def how_to_add(publication: Publication, table: QualifiedName) -> str:
     """The statement that makes a publication send a table that it does not send now."""
-    if table in found.excluded:
-        others = ", ".join(str(each) for each in found.excluded if each != table)
+    if table in publication.excluded:
+        others = ", ".join(str(each) for each in publication.excluded if each != table)
         return (
-            f"ALTER PUBLICATION {quoted_identifier(found.names[0])} SET ALL TABLES"
-            f"{f' EXCEPT (TABLE {others})' if others else ''}{', ALL SEQUENCES' if found.all_sequences else ''}"
+            f"ALTER PUBLICATION {quoted_identifier(publication.names[0])} SET ALL TABLES"
+            f"{f' EXCEPT (TABLE {others})' if others else ''}{', ALL SEQUENCES' if publication.all_sequences else ''}"
         )
-    if table in found.excluded_partitions:
+    if table in publication.excluded_partitions:
         return "its partitioned table is excluded: ALTER PUBLICATION ... SET ALL TABLES EXCEPT (...) without that"
-    publication = dict(found.by_leaves).get(table, found.names[0])
-    by_root = f"ALTER PUBLICATION {quoted_identifier(publication)} SET (publish_via_partition_root = true)"
-    if (table, publication) in found.by_leaves:
+    name = dict(publication.by_leaves).get(table, publication.names[0])
+    by_root = f"ALTER PUBLICATION {quoted_identifier(name)} SET (publish_via_partition_root = true)"
+    if (table, name) in publication.by_leaves:
         return by_root
-    added = f"{add_table(publication)} {table}"
-    return added if found.via_partition_root else f"{added}; if it is partitioned, {by_root}"
+    added = f"{add_table(name)} {table}"
+    return added if publication.via_partition_root else f"{added}; if it is partitioned, {by_root}"
 
 
-def _check(found: Publication, tables: Sequence[QualifiedName] | None) -> None:
+def _check(publication: Publication, tables: Sequence[QualifiedName] | None) -> None:
     for table in sorted(tables or ()):
-        if error := why_not_sent(found, table):
+        if error := why_not_sent(publication, table):
             raise error
-    if not found.tables:
-        raise PreconditionError(f"publication {found.name} has no table", hint=f"{add_table(found.names[0])} ...")
+    if not publication.tables:
+        raise PreconditionError(
+            f"publication {publication.name} has no table", hint=f"{add_table(publication.names[0])} ..."
+        )

@@ -29,7 +29,7 @@ class PublicationComment:
         """None: the publication is the user's."""
         if text is None or not text.startswith(_OURS):
             return None
-        return cls(tuple((found["slot"], found["log"]) for found in _READ_FOR.finditer(text)))
+        return cls(tuple((match["slot"], match["log"]) for match in _READ_FOR.finditer(text)))
 
     def __str__(self) -> str:
         return _OURS + "".join(f"; slot {slot} is read for change log {log}" for slot, log in self.logs)

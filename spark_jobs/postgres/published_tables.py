@@ -194,8 +194,8 @@ def _together(name: QualifiedName, entries: Sequence[_Entry]) -> PublishedTable:
 
 def _filters(entries: Sequence[_Entry], operation: str) -> tuple[str, ...]:
     """The row filters for this operation, of which a row must meet one; empty: every row is sent."""
-    found = {entry.row_filter for entry in entries if operation in entry.operations}
-    return () if None in found else tuple(sorted(condition for condition in found if condition is not None))
+    conditions = {entry.row_filter for entry in entries if operation in entry.operations}
+    return () if None in conditions else tuple(sorted(condition for condition in conditions if condition is not None))
 
 
 def _why_not_together(

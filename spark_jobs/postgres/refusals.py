@@ -25,54 +25,54 @@ _LOST_WORDS = (
 )
 
 
-def is_lost(sqlstate: str | None, said: str) -> bool:
-    """Whether this error has ended the session. ``said``: the error message."""
+def is_lost(sqlstate: str | None, message: str) -> bool:
+    """Whether this error has ended the session. ``message``: the error's."""
     if sqlstate:
         return sqlstate.startswith(_LOST_STATES) or sqlstate in _LIMIT_STATES
-    return any(words in said for words in _LOST_WORDS)
+    return any(words in message for words in _LOST_WORDS)
 
 
-def lost_connection(what: str, said: str) -> ConnectionLostError:
-    """``what`` failed; ``said``: the message of server or driver, whose further lines are often guesses."""
-    reason = (said.strip().splitlines() or ["no reason given"])[0].rstrip(":. ")
+def lost_connection(what: str, message: str) -> ConnectionLostError:
+    """``what`` failed; ``message``: that of server or driver, whose further lines are often guesses."""
+    reason = (message.strip().splitlines() or ["no reason given"])[0].rstrip(":. ")
     return ConnectionLostError(
         f"{what}: the connection to PostgreSQL was lost ({reason})", hint="run it again when the server answers"
     )
 
 
-def connect_hint(said: str) -> str:
+def connect_hint(message: str) -> str:
     """The hint for a connection that could not be opened."""
-    if "SSL" in said or "certificate" in said:
+    if "SSL" in message or "certificate" in message:
         return (
             "check sslmode, sslrootcert and the host's name in source.dsn; executors need its files at the same paths"
         )
-    if "startup parameter" in said or "RDS Proxy" in said:
+    if "startup parameter" in message or "RDS Proxy" in message:
         return "a connection pooler refuses what every session needs: name the server itself in source.dsn"
-    if any(words in said for words in ("shutting down", "starting up", "administrator command")):
+    if any(words in message for words in ("shutting down", "starting up", "administrator command")):
         return "run it again when the server answers"
     return "check host, port, user and password in source.dsn, and that pg_hba.conf lets the role in"
 
 
-def refusal_hint(sqlstate: str | None, said: str) -> str:
+def refusal_hint(sqlstate: str | None, message: str) -> str:
     """The hint that names the limit that was exceeded, and whose it is; empty for errors that need no hint.
 
     Errors while a result is streamed have no SQLSTATE, so the message is searched too.
     """
-    if "temp_file_limit" in said:
+    if "temp_file_limit" in message:
         return "the server's own temp_file_limit was exceeded: its administrator can raise it for this role"
     if sqlstate == "53400":
         return "drop a slot that nobody reads, or raise max_replication_slots"
-    if sqlstate == "53100" or "No space left on device" in said:
+    if sqlstate == "53100" or "No space left on device" in message:
         return "the server's disk is full"
-    if sqlstate == "55P03" or "lock timeout" in said:
+    if sqlstate == "55P03" or "lock timeout" in message:
         return "our own lock_timeout expired: another session holds a lock, see pg_locks"
-    if "statement timeout" in said:
+    if "statement timeout" in message:
         return "our own statement_timeout expired: look for what it waits for in pg_stat_activity"
-    if "different column lists" in said:
+    if "different column lists" in message:
         return (
             "give the table the same list in each publication; what was changed before cannot be decoded: start over"
             " with a new slot and a new lake path"
         )
-    if "user request" in said:
+    if "user request" in message:
         return "it was cancelled on the server: run it again"
     return ""

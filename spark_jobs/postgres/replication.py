@@ -41,9 +41,9 @@ def _connect(text: str) -> pq.abc.PGconn:
     pgconn = pq.PGconn.connect(text.encode())
     if pgconn.status == pq.ConnStatus.OK:
         return pgconn
-    said = pgconn.error_message.decode(errors="replace")
+    message = pgconn.error_message.decode(errors="replace")
     pgconn.finish()
-    raise _refused(text, said)
+    raise _refused(text, message)
 
 
 def answer(pgconn: pq.abc.PGconn, command: str) -> pq.abc.PGresult:

@@ -149,8 +149,8 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
     return Lsn.parse(row[0])
 
 
-def _not_created_in_time(connection: Connection, slot: str, said: str) -> SlotError:
-    what, oldest = f"slot {slot} could not be created in time ({said})", oldest_transaction(connection)
+def _not_created_in_time(connection: Connection, slot: str, message: str) -> SlotError:
+    what, oldest = f"slot {slot} could not be created in time ({message})", oldest_transaction(connection)
     if oldest is None:
         return SlotError(what, hint="run it again")
     return SlotError(f"{what}: the transaction {oldest} must end first", hint=oldest.way_to_end)

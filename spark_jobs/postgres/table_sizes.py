@@ -37,8 +37,8 @@ class TableSize:
 
 def table_sizes(connection: Connection, names: Collection[QualifiedName]) -> dict[QualifiedName, TableSize]:
     """By table; those that do not exist are left out. Raises SourceError."""
-    asked = [[name.nspname for name in names], [name.relname for name in names]]
-    return {size.name: size for size in _sizes(connection, _NAMED, asked)}
+    parameters = [[name.nspname for name in names], [name.relname for name in names]]
+    return {size.name: size for size in _sizes(connection, _NAMED, parameters)}
 
 
 def user_tables(connection: Connection) -> tuple[TableSize, ...]:

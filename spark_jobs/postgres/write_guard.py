@@ -52,11 +52,11 @@ class WriteGuard:
 
     @contextmanager
     def _held(self, lock: Callable[[Connection], AbstractContextManager[None]]) -> Iterator[None]:
-        with ExitStack() as held:
+        with ExitStack() as locks:
             connection = self.connect()
             if connection is not None:
                 try:
-                    held.enter_context(lock(connection))
+                    locks.enter_context(lock(connection))
                 except SourceUnreachableError as error:
                     _log.warning(_UNGUARDED, error)
             yield

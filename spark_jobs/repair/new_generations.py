@@ -85,8 +85,8 @@ def begin_generations(
     rest = [name for name in names if name not in {table.name for table in modes}]
     if not rest:
         return NewGenerations(modes)
-    taken = snapshot(run, rest, reasons=why, exporter=exporter, asked=False, capturing=capturing)
-    return NewGenerations(modes, taken)
+    snapshots = snapshot(run, rest, reasons=why, exporter=exporter, asked=False, capturing=capturing)
+    return NewGenerations(modes, snapshots)
 
 
 def _why_snapshot(table: ModeChanged) -> str:

@@ -164,7 +164,7 @@ def _at_one_lsn(
 ) -> list[TableApplied]:
     pipeline, log = reading.pipeline, reading.log
     watched = watched_tables(pipeline, tuple(stopped), last)
-    seen = TablesSeen.of(connection, watched, log, last)
+    tables = TablesSeen.of(connection, watched, log, last)
     markers = [marker for marker in log.markers(_lowest(stopped)) if marker.ordinal <= last.ordinal]
     done: list[TableApplied] = []
     work: list[TableRange] = []
@@ -177,7 +177,7 @@ def _at_one_lsn(
             pipeline, exported, watched, name, regions, reasons_of(ahead, state.relation), state.differing
         )
         try:
-            read = plan.read(connection, seen)
+            read = plan.read(connection, tables)
         except CdcError as error:
             done.append(_stopped(stopped[name], error))
             continue

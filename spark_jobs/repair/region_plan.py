@@ -49,12 +49,12 @@ class TablesSeen:
         """``connection`` is in the snapshot's transaction; window ``last`` ends at the snapshot's LSN."""
         looked = last.catalogue
         landed = log.fingerprints(looked.window) if looked is not None else ()
-        found = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
+        relations = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
         return cls(
             fingerprints(connection, watched),
             {fingerprint.name: fingerprint for fingerprint in landed},
             published_tables(connection, watched.publications, watched.names),
-            {facts.name: facts for facts in found},
+            {facts.name: facts for facts in relations},
         )
 
 
@@ -71,12 +71,12 @@ class RegionPlan:
     reason: str
     differing: DifferingColumns = SAME_COLUMNS
 
-    def read(self, connection: Connection, seen: TablesSeen) -> RegionsRead:
+    def read(self, connection: Connection, tables: TablesSeen) -> RegionsRead:
         """``connection`` is in the snapshot's transaction. Raises SchemaChangeError if rows outside the regions may
         differ too, or source and lake might disagree on which rows are inside."""
         relation = self.pipeline.relation(self.name)
-        facts, sent = seen.facts.get(relation), seen.published.get(relation)
-        now, landed = seen.now.get(relation), seen.landed.get(relation)
+        facts, sent = tables.facts.get(relation), tables.published.get(relation)
+        now, landed = tables.now.get(relation), tables.landed.get(relation)
         if facts is None or sent is None or now is None or landed is None:
             raise SchemaChangeError.because(self.name, "it is not there, or not published")
         # if the window's look has seen a change that the snapshot does not show, no later look will report it again
@@ -103,12 +103,12 @@ class RegionPlan:
 
     def _leaves(self, now: Fingerprint) -> list[int]:
         """The OIDs of the leaves that may hold rows of the regions, which may include a DEFAULT partition."""
-        found = []
+        relids = []
         for part in now.leaves:
             bounds = now.bounds(part)
             if not all(region.is_apart_from(bounds) for region in self.regions):
-                found.append(part.relid)
-        return found
+                relids.append(part.relid)
+        return relids
 
     def _values(self, read: TableRead) -> Callable[[SparkSession], NotedFrame]:
         pipeline, exported = self.pipeline, self.exported
@@ -134,9 +134,14 @@ class RegionPlan:
         by_number = {column.attnum: column for column in shape.columns}
 
         def is_plain(column: BoundColumn) -> bool:
-            found = by_number.get(column.attnum)
+            shape_column = by_number.get(column.attnum)
             lake = LISTED_TYPES[column.typid][1]
-            return found is not None and found.key and found.atttypid == column.typid and found.lake_type.sql == lake
+            return (
+                shape_column is not None
+                and shape_column.key
+                and shape_column.atttypid == column.typid
+                and shape_column.lake_type.sql == lake
+            )
 
         if not all(is_plain(column) for region in self.regions for column in region.columns):
             raise SchemaChangeError.because(
@@ -147,8 +152,8 @@ class RegionPlan:
 def _differ(before: Fingerprint, after: Fingerprint) -> bool:
     if before.word == after.word:
         return False
-    found = differences(before, after)
-    return bool(found.reasons or found.moved_files or found.columns)
+    changes = differences(before, after)
+    return bool(changes.reasons or changes.moved_files or changes.columns)
 
 
 def reasons_of(markers: Sequence[WindowMarker], relation: QualifiedName) -> str:

@@ -93,9 +93,9 @@ def _target(lake: Lake, into: str) -> Location:
 def _require_empty(into: Location) -> None:
     with lake_errors(f"{into} cannot be read"):
         filesystem, path = lake_filesystem(into)
-        found = filesystem.get_file_info(path)
-        listed = found.type == fs.FileType.Directory and filesystem.get_file_info(fs.FileSelector(path))
-    if listed or found.type in (fs.FileType.File, fs.FileType.Unknown):
+        info = filesystem.get_file_info(path)
+        listed = info.type == fs.FileType.Directory and filesystem.get_file_info(fs.FileSelector(path))
+    if listed or info.type in (fs.FileType.File, fs.FileType.Unknown):
         raise ConfigurationError(f"{into} is not empty", hint="choose a path that is empty or does not exist")
 
 

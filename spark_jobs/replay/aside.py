@@ -171,7 +171,9 @@ class Build:
         return state
 
 
-def _recorded(lake: Lake, said: Unrepresentable) -> Misfits:
+def _recorded(lake: Lake, unrepresentable: Unrepresentable) -> Misfits:
     """Those of the one table that the lake has."""
-    table = open_table(lake.unrepresentable, str(lake.unrepresentable)) if said else None
-    return NO_MISFITS if table is None else Misfits(said.counts, held_rows(table).select(RECORDS_SCHEMA.names))
+    table = open_table(lake.unrepresentable, str(lake.unrepresentable)) if unrepresentable else None
+    return (
+        NO_MISFITS if table is None else Misfits(unrepresentable.counts, held_rows(table).select(RECORDS_SCHEMA.names))
+    )

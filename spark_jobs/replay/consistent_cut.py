@@ -108,10 +108,10 @@ def _require_readable(pipeline: Pipeline, cut: Cut) -> None:
         with log_errors(str(name), path):
             return LogFolder.of(path).has_version(versions[name])
 
-    for name, found in ask_tables(is_there, [*versions]).items():
-        if isinstance(found, LakeError):
-            raise found
-        if not found:
+    for name, answer in ask_tables(is_there, [*versions]).items():
+        if isinstance(answer, LakeError):
+            raise answer
+        if not answer:
             raise LakeError(
                 f"{name} cannot be read at {cut.lsn} now: its Delta version {versions[name]} is gone, as earlier ones"
                 " are after `postgres-cdc forget`",
@@ -128,22 +128,22 @@ def _of(pipeline: Pipeline, cut: Cut) -> ConsistentCut:
 def _why_incomplete(pipeline: Pipeline, end: datetime) -> Incomplete:
     """There is no cut at ``end``."""
     log = ChangeLog(pipeline.lake.change_log)
-    settled, told = _settled(log.checkpoint()), end.isoformat()
+    settled, text = _settled(log.checkpoint()), end.isoformat()
     if settled is None or settled < end:
         upto = f" up to {settled.isoformat()}" if settled is not None else ""
-        return Incomplete(f"what was committed before {told} is not captured yet{upto}", _NEXT)
-    captured = next((marker for marker in log.markers() if told in marker.ends), None)
+        return Incomplete(f"what was committed before {text} is not captured yet{upto}", _NEXT)
+    captured = next((marker for marker in log.markers() if text in marker.ends), None)
     shown = latest_cut(pipeline.lake)
     if captured is not None and (shown is None or shown.ordinal < captured.ordinal):
-        return Incomplete(f"{told} is captured, at LSN {captured.window.hi}, but the tables do not show it yet", _NEXT)
+        return Incomplete(f"{text} is captured, at LSN {captured.window.hi}, but the tables do not show it yet", _NEXT)
     chapters = chapters_of(log)
     for chapter in chapters.all if chapters is not None else ():
         before = _settled(log.marker(chapter.first - 1))
         if before is not None and chapter.began is not None and before < end <= chapter.began:
-            what = f"{told} lies in the break before LSN {chapter.landed.lo}: nothing shows what was committed by then"
+            what = f"{text} lies in the break before LSN {chapter.landed.lo}: nothing shows what was committed by then"
             return Incomplete(what, _LATER)
     why = "retention.cuts has removed it" if captured is not None else "time_partitions was not configured then"
-    return Incomplete(f"there is no cut at {told}: {why}", _LATER)
+    return Incomplete(f"there is no cut at {text}: {why}", _LATER)
 
 
 def _settled(marker: WindowMarker | None) -> datetime | None:

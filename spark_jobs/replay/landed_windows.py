@@ -39,10 +39,10 @@ class LandedWindows:
         """Oldest chapter first, at least one. Raises LakeError if there is no change log."""
         log = ChangeLog(lake.change_log)
         chapters = groupby(log.markers(), lambda marker: marker.identity.chapter)
-        found = tuple(cls(log, tuple(markers)) for _, markers in chapters)
-        if not found:
+        windows = tuple(cls(log, tuple(markers)) for _, markers in chapters)
+        if not windows:
             raise no_change_log(log.path)
-        return found
+        return windows
 
     @property
     def identity(self) -> SlotIdentity:
@@ -105,13 +105,13 @@ class LandedWindows:
 
     def after(self, ordinal: int, last: int) -> tuple[WindowMarker, ...]:
         """The windows after ``ordinal``, up to ``last``. Raises GapError if the log no longer holds all of them."""
-        found = tuple(marker for marker in self.markers if ordinal < marker.ordinal <= last)
-        if len(found) != max(0, last - ordinal):
+        markers = tuple(marker for marker in self.markers if ordinal < marker.ordinal <= last)
+        if len(markers) != max(0, last - ordinal):
             raise GapError(
                 f"the change log {self.log.path} no longer holds windows {ordinal + 1} to {last}: it begins with window"
                 f" {self.markers[0].ordinal}, at {self.start}"
             )
-        return found
+        return markers
 
     def holds_after(self, ordinal: int) -> bool:
         """Whether the log still holds all windows after ``ordinal``."""

@@ -39,21 +39,21 @@ def other_mode(spark: SparkProvider, lake: Lake, landed: LandedWindows, state: T
 
     Raises GapError or NeedsSnapshotError if there is no such version.
     """
-    found = _bases(lake, landed, state)
+    bases = _bases(lake, landed, state)
     if not keeps_past(form.mode):
-        found = found[-1:]
+        bases = bases[-1:]
     path = lake.table(state.name)
 
     def can_be_read(index: int) -> bool:
         unreadable = spark_errors(f"{state.name} cannot be read", name=state.name, path=path)
         with unreadable, isolated_session(spark(), {}) as own:
-            return is_readable(own, path, found[index].state.version)
+            return is_readable(own, path, bases[index].state.version)
 
     # VACUUM makes older versions unreadable first
-    first = 0 if can_be_read(0) else bisect_left(range(len(found)), True, lo=1, key=can_be_read)
-    if first == len(found):
+    first = 0 if can_be_read(0) else bisect_left(range(len(bases)), True, lo=1, key=can_be_read)
+    if first == len(bases):
         raise NeedsSnapshotError("a VACUUM has removed files of the versions that it could be made from")
-    return OtherForm(form, found[first], _moment(landed, found[first]))
+    return OtherForm(form, bases[first], _moment(landed, bases[first]))
 
 
 def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[PastState]:

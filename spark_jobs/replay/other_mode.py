@@ -32,12 +32,12 @@ class OtherForm:
         state = self.base.state
         columns = table_columns(spark, path, state.version)
         ours = {column.name.lower() for column in own_columns(self.form)}
-        if taken := [column.name for column in columns if column.name.lower() in ours]:
-            raise NeedsSnapshotError(f"{state.name} has columns that {self.form} adds itself: {', '.join(taken)}")
-        held = table_at(spark, path, state.version)
+        if clashes := [column.name for column in columns if column.name.lower() in ours]:
+            raise NeedsSnapshotError(f"{state.name} has columns that {self.form} adds itself: {', '.join(clashes)}")
+        rows = table_at(spark, path, state.version)
         if state.mode == self.form.mode:
-            return with_metadata(with_commit_columns(held, self.form, self.since), columns, self.form)
-        theirs = held.where(source_rows(self.base) or "false")
+            return with_metadata(with_commit_columns(rows, self.form, self.since), columns, self.form)
+        theirs = rows.where(source_rows(self.base) or "false")
         theirs = theirs.drop(*(column.name for column in own_columns(state.generation.form)))
         return with_metadata(snapshot_rows(theirs, self.form, self.since), columns, self.form)
 

@@ -36,10 +36,10 @@ def main() -> None:
         if arguments.file is not None:
             os.environ["XDG_CACHE_HOME"] = elsewhere
         made = _made(options)
-        taken = size(made.stat().st_size) if made else "this Java archives none"
+        file_size = size(made.stat().st_size) if made else "this Java archives none"
         if made and arguments.file is not None:
             shutil.copyfile(made, arguments.file)
-    sys.stdout.write(f"classes of Spark: {taken}\n")
+    sys.stdout.write(f"classes of Spark: {file_size}\n")
 
 
 def _made(options: SparkOptions) -> Path | None:

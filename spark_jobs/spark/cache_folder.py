@@ -29,7 +29,7 @@ def is_trusted(path: Path) -> bool:
     """Whether ``path`` exists, belongs to this user or to root, and nobody else can write it: what is read from it ends
     up in our JVM."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return False
-    return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

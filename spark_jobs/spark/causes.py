@@ -173,8 +173,8 @@ def innermost_cause(error: Exception, name: object = "schema.table", path: str =
     for thrown in reversed(chain):
         for pattern, hint in _PATTERNS:
             if match := pattern.search(str(thrown)):
-                said = _plain(str(thrown) if thrown.safe else match[0])
-                return Cause(said, hint.format(**known, **match.groupdict()))
+                text = _plain(str(thrown) if thrown.safe else match[0])
+                return Cause(text, hint.format(**known, **match.groupdict()))
     for thrown in reversed(chain):
         if thrown.message and thrown.safe:
             return Cause(_plain(str(thrown)))

@@ -141,6 +141,6 @@ def _failed(log: Path) -> bool:
 
 def _reason(log: IO[bytes], error: Exception) -> str:
     """The line of the JVM's output that gives the reason, else the first line of the exception."""
-    said = Path(log.name).read_text(errors="replace")
-    match = re.search(r"^(?:Exception in thread .*|Error: .*|.*unresolved dependency.*)$", said, re.MULTILINE)
+    output = Path(log.name).read_text(errors="replace")
+    match = re.search(r"^(?:Exception in thread .*|Error: .*|.*unresolved dependency.*)$", output, re.MULTILINE)
     return match[0].strip() if match else first_line(error)

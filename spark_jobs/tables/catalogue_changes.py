@@ -43,7 +43,7 @@ def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> 
 def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple[Region, ...]:
     """The rows that may differ, if all changes that ``change_without_event`` considers are partitions that were
     attached or removed, and no column changed. Empty if no row may differ, or any row may."""
-    found: list[Region] = []
+    regions: list[Region] = []
     for marker in markers:
         if marker.broke is not None:
             return ()
@@ -51,14 +51,14 @@ def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple
             if changed.word != state.generation.word:
                 if not changed.regions or changed.columns:
                     return ()
-                found += changed.regions
-    return outermost(found)
+                regions += changed.regions
+    return outermost(regions)
 
 
 def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tuple[TableChanged, ...]:
     """The looks of these windows that found changed columns of the table."""
-    found = (changed for marker in markers for changed in _changed(marker, state.relation, state.relid))
-    return tuple(changed for changed in found if changed.columns)
+    changes = (changed for marker in markers for changed in _changed(marker, state.relation, state.relid))
+    return tuple(changed for changed in changes if changed.columns)
 
 
 def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged]:
@@ -68,9 +68,9 @@ def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged
     )
 
 
-def changed_without_event(name: QualifiedName, reasons: Sequence[str], seen: str) -> SchemaChangeError:
+def changed_without_event(name: QualifiedName, reasons: Sequence[str], occasion: str) -> SchemaChangeError:
     """The error that says why the table needs a re-snapshot."""
-    return SchemaChangeError.because(name, f"{'; '.join(reasons)} ({seen})")
+    return SchemaChangeError.because(name, f"{'; '.join(reasons)} ({occasion})")
 
 
 def is_of_another(counts: RelationCounts, name: QualifiedName, relid: int) -> bool:

@@ -10,12 +10,12 @@ from spark_jobs.table_mask import why_masked_otherwise
 
 def shows_another(pipeline: Pipeline, state: TableState) -> LakeError | None:
     """The error if the Delta table shows another source table than the configuration says. Then it is not touched."""
-    wanted = pipeline.relation(state.name)
-    if state.is_lost or state.relation == wanted:
+    relation = pipeline.relation(state.name)
+    if state.is_lost or state.relation == relation:
         return None
     return LakeError(
         f"{state.name}: the Delta table at {pipeline.lake.table(state.name)} holds {state.relation} in mode"
-        f" {state.mode}, and the configuration has {wanted} there",
+        f" {state.mode}, and the configuration has {relation} there",
         hint="move it away: the next sync begins a new one",
     )
 

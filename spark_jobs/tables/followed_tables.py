@@ -46,8 +46,8 @@ def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifie
     names = configured_names(pipeline)
     if names or (names is not None and not pipeline.tables_of_publication):
         return names
-    found = _publication_that_names(connection, pipeline)
-    return found.tables if names is None else names
+    publication = _publication_that_names(connection, pipeline)
+    return publication.tables if names is None else names
 
 
 def configured_relations(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
@@ -62,10 +62,10 @@ def looked_at_names(connection: Connection, pipeline: Pipeline) -> tuple[Qualifi
     names, patterns = configured_relations(pipeline), pipeline.patterns
     if names is not None and (patterns is None or not pipeline.source.has_publications):
         return names
-    found = _publication_that_names(connection, pipeline)
-    excluded = (*found.excluded, *found.excluded_partitions)
+    publication = _publication_that_names(connection, pipeline)
+    excluded = (*publication.excluded, *publication.excluded_partitions)
     if names is None or patterns is None:
-        return tuple(dict.fromkeys((*found.tables, *excluded)))
+        return tuple(dict.fromkeys((*publication.tables, *excluded)))
     return tuple(dict.fromkeys((*names, *filter(patterns.follows, excluded))))
 
 
@@ -89,9 +89,9 @@ def nothing_followed(pipeline: Pipeline) -> PreconditionError:
     """The error if there is not a single table."""
     if pipeline.patterns is not None:
         excluded = f" without {', '.join(map(str, pipeline.patterns.exclude))}" if pipeline.patterns.exclude else ""
-        wanted = ", ".join(map(str, pipeline.patterns.tables)) or "the publication's"
+        patterns = ", ".join(map(str, pipeline.patterns.tables)) or "the publication's"
         return PreconditionError(
-            f"the source has no table that matches tables: {wanted}{excluded}",
+            f"the source has no table that matches tables: {patterns}{excluded}",
             hint="correct tables: or exclude: in the configuration",
         )
     publications = pipeline.source.publications

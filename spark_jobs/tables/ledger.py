@@ -88,22 +88,22 @@ class Ledger:
         """With how far these tables are at least; ``MESSAGES_NAME`` may be one of them. A table may be further than the
         latest cut says; ``exactly``: all are opened to find out."""
         known = {} if exactly else self._as_in_cut(names)
-        found = ask_tables(self.state_of, [name for name in names if name not in known])
-        return self._with({name: known.get(name) or found[name] for name in names})
+        answers = ask_tables(self.state_of, [name for name in names if name not in known])
+        return self._with({name: known.get(name) or answers[name] for name in names})
 
     def opening(self, names: Sequence[QualifiedName]) -> Ledger:
         """With what these tables' own logs say."""
         return self._with({**self.found, **ask_tables(self.state_of, names)})
 
-    def _with(self, found: Mapping[QualifiedName, TableState | LakeError | None]) -> Ledger:
-        states = {name: state for name, state in found.items() if isinstance(state, TableState)}
-        errors = {name: error for name, error in found.items() if isinstance(error, LakeError)}
+    def _with(self, answers: Mapping[QualifiedName, TableState | LakeError | None]) -> Ledger:
+        states = {name: state for name, state in answers.items() if isinstance(state, TableState)}
+        errors = {name: error for name, error in answers.items() if isinstance(error, LakeError)}
         return replace(self, states=states, errors=errors)
 
     def only(self, names: Iterable[QualifiedName]) -> Ledger:
         """Of these tables alone."""
-        wanted = frozenset(names)
-        return self._with({name: found for name, found in self.found.items() if name in wanted})
+        name_set = frozenset(names)
+        return self._with({name: state for name, state in self.found.items() if name in name_set})
 
     def without_snapshot(self, names: Iterable[QualifiedName]) -> tuple[QualifiedName, ...]:
         """Those of ``names`` that were asked for, and are not in the lake."""
@@ -144,8 +144,8 @@ class Ledger:
             return {}
         listed = {lake.table(name): table for name in names if name != MESSAGES_NAME and (table := cut.table(name))}
         with lake_errors(f"the tables at {lake.path} cannot be listed"):
-            there = existing_folders(list(listed))
-        shown = [table for folder, table in listed.items() if folder in there]
+            folders = existing_folders(list(listed))
+        shown = [table for folder, table in listed.items() if folder in folders]
         checked = {table.name: table for table in _to_check(shown, cut)}
         still = ask_tables(lambda name: _is_as_in_cut(lake, checked[name]), tuple(checked))
         return {
@@ -182,7 +182,7 @@ def concerns(marker: WindowMarker, state: TableState) -> bool:
     if marker.ordinal <= state.ordinal:
         return False
     name, relid = state.relation, state.relid
-    if any(seen.relid == relid or seen.name == name for seen in marker.relations):
+    if any(counts.relid == relid or counts.name == name for counts in marker.relations):
         return True
     return tells_of(marker, name, relid) or is_annotated(marker, relid) or bool(unknown_messages(marker, name, relid))
 

@@ -26,8 +26,8 @@ def masked_table_facts(connection: Connection, pipeline: Pipeline) -> tuple[Rela
         for table in facts
         if pipeline.names_singly(table.name) or why_mask_does_not_fit(table, masks[table.name]) is None
     )
-    there = {table.name for table in facts}
-    if missing := [str(name) for name in masks if name not in there and pipeline.names_singly(name)]:
+    names = {table.name for table in facts}
+    if missing := [str(name) for name in masks if name not in names and pipeline.names_singly(name)]:
         where = f"in database {connection.info.dbname}"
         raise ConfigurationError(
             f"tables: mask: there is no table {', '.join(missing)} {where}: nothing is read",

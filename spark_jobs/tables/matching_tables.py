@@ -33,10 +33,10 @@ def resolved(pipeline: Pipeline) -> Pipeline:
         with connected(pipeline.source.dsn) as connection:
             return refreshed(connection, pipeline)
     except SourceUnreachableError:
-        found = matching_in_lake(pipeline)
-        if not found.tables:
+        lake_pipeline = matching_in_lake(pipeline)
+        if not lake_pipeline.tables:
             raise
-        return found
+        return lake_pipeline
 
 
 def matching_in_lake(pipeline: Pipeline) -> Pipeline:

@@ -26,7 +26,7 @@ def accepted_windows(
     if not policy.refused:
         return markers, None
     for place, marker in enumerate(markers):
-        refused = [found for changed in changes_of(marker, state) for found in _refused(_said_of(changed), policy)]
+        refused = [change for changed in changes_of(marker, state) for change in _refused(_said_of(changed), policy)]
         if refused:
             return markers[:place], _refusal(
                 state.name, refused, policy, f"before window {marker.ordinal} ({marker.window})"
@@ -36,7 +36,7 @@ def accepted_windows(
 
 def refused_columns(
     name: QualifiedName,
-    held: Sequence[DeltaColumn],
+    lake_columns: Sequence[DeltaColumn],
     shape: TableShape,
     policy: SchemaPolicy,
     where: str,
@@ -49,19 +49,19 @@ def refused_columns(
     differs does so because the source's was changed. ``where``: as in "at 0/16B3748". ``by_number``: whether numbers
     mean the same in both; otherwise columns with the same name are the same. ``kept``: the numbers of the lake's
     columns that the source no longer has, even if it has others of their names."""
-    by_number = by_number and all(column.attnum is not None for column in held)
-    before = {column.attnum if by_number else column.name: column for column in held}
+    by_number = by_number and all(column.attnum is not None for column in lake_columns)
+    before = {column.attnum if by_number else column.name: column for column in lake_columns}
     after = {column.attnum if by_number else column.name: column for column in shape.columns}
     dropped = [column for key, column in before.items() if key not in after or column.attnum in kept]
-    found = [("add", f"column {column.name} was added") for key, column in after.items() if key not in before]
-    found += [("drop", _lost(column.name, policy)) for column in dropped]
+    changes = [("add", f"column {column.name} was added") for key, column in after.items() if key not in before]
+    changes += [("drop", _lost(column.name, policy)) for column in dropped]
     if types:
-        found += [
+        changes += [
             ("retype", f"the type of column {column.name} was changed")
             for key, column in after.items()
             if key in before and before[key].sql != column.lake_type.sql
         ]
-    refused = [(kind, what) for kind, what in found if kind in policy.refused_in_snapshots]
+    refused = [(kind, what) for kind, what in changes if kind in policy.refused_in_snapshots]
     return _refusal(name, refused, policy, where) if refused else None
 
 
@@ -97,10 +97,10 @@ def _refusal(
     name: QualifiedName, refused: Sequence[tuple[str, str]], policy: SchemaPolicy, where: str
 ) -> RefusedChangeError:
     kinds = list(dict.fromkeys(kind for kind, _ in refused))
-    said = ", ".join(f"{kind}: {getattr(policy, kind)}" for kind in kinds)
+    settings = ", ".join(f"{kind}: {getattr(policy, kind)}" for kind in kinds)
     accepted = ", ".join(f"{kind}: {_ACCEPTED_BY[kind]}" for kind in kinds)
     return RefusedChangeError(
-        f"{name} stops {where}: {'; '.join(what for _, what in refused)}, and on_schema_change says {said}",
+        f"{name} stops {where}: {'; '.join(what for _, what in refused)}, and on_schema_change says {settings}",
         hint=f"to accept it, write on_schema_change: {{{accepted}}} for this table and sync again, or"
         f" {new_snapshot(name)}",
     )

@@ -23,7 +23,7 @@ def column_lists(connection: Connection, pipeline: Pipeline, names: Sequence[Qua
     """The column lists of our publication, for those of ``names`` that have a selection, in ``attnum`` order."""
     selections = {name: selection for name, selection in pipeline.column_selections.items() if name in names}
     facts = relation_facts(connection, names=tuple(selections)) if selections else ()
-    return {found.name: selected_columns(found, selections[found.name]) for found in facts}
+    return {table.name: selected_columns(table, selections[table.name]) for table in facts}
 
 
 def selected_columns(facts: RelationFacts, selection: ColumnSelection) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def require_withheld(connection: Connection, pipeline: Pipeline) -> None:
     selections = pipeline.column_selections
     if not selections:
         return
-    facts = {found.name: found for found in relation_facts(connection, names=tuple(selections))}
+    facts = {table.name: table for table in relation_facts(connection, names=tuple(selections))}
     published = published_tables(connection, pipeline.source.publications, tuple(selections), for_reading=False)
     for name, sent in published.items():
         if name in facts and (error := why_not_withheld(selections[name], facts[name], sent)):
@@ -96,8 +96,8 @@ def why_not_withheld(
     selection: ColumnSelection, facts: RelationFacts, sent: PublishedTable
 ) -> PreconditionError | None:
     """The error if the publication sends columns that the configuration leaves out."""
-    wanted = selected_columns(facts, selection)
-    unwanted = [column for column in sent.columns if column not in wanted]
+    columns = selected_columns(facts, selection)
+    unwanted = [column for column in sent.columns if column not in columns]
     if not unwanted:
         return None
     return PreconditionError(

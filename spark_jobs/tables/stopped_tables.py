@@ -38,13 +38,13 @@ def stopped_tables(
     """
     source, relations = pipeline.source, pipeline.relations(names)
     publication = find_publications(connection, source.publications) if source.has_publications else None
-    there, selections = tables_there(connection, relations), pipeline.column_selections
+    source_tables, selections = tables_there(connection, relations), pipeline.column_selections
     published = (
         published_tables(connection, source.publications, relations, for_reading=False)
         if publication is not None
         else {}
     )
-    coming = published if source.has_publications else there
+    coming = published if source.has_publications else source_tables
     keys = pipeline.declared_keys
     masks = pipeline.masks if pipeline.patterns is not None else {}  # a table's own entry was checked before
     configured = {
@@ -55,8 +55,8 @@ def stopped_tables(
     }
     checked = {relation for relation in relations if relation not in coming or relation in configured}
     entering = [name for name in names if name not in known or pipeline.relation(name) in checked]
-    found = relation_facts(connection, names=pipeline.relations(entering), keys=keys) if entering else ()
-    facts = pipeline.by_name(entering, {fact.name: fact for fact in found})
+    all_facts = relation_facts(connection, names=pipeline.relations(entering), keys=keys) if entering else ()
+    facts = pipeline.by_name(entering, {fact.name: fact for fact in all_facts})
     altered = pipeline.alters_publication and (publication is None or publication.ours)
     foreign = (
         _foreign(connection, [relation for relation in relations if relation not in published])
@@ -69,9 +69,9 @@ def stopped_tables(
         name = table.relation
         if table.name in twice:
             return named_twice(table)
-        if name not in there:
+        if name not in source_tables:
             return no_table(connection, name)
-        if fault := there[name].fault:
+        if fault := source_tables[name].fault:
             return fault.error
         if publication is not None and not altered and (error := why_not_sent(publication, name)):
             return error
