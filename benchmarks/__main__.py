@@ -240,19 +240,19 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     arguments = parser.parse_args()
     jars = arguments.jars if arguments.jars in ("packages", "provided") else str(Path(arguments.jars).resolve())
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     try:
         for measurement in _measurements(
             Size(arguments.unit), jars, [stage for stage in _STAGES if stage in arguments.only]
         ):
             seconds = "" if measurement.seconds is None else f": {measurement.seconds:.2f} s"
             sys.stderr.write(f"» {measurement.stage}{seconds}\n")
-            found.append(measurement)
+            measurements.append(measurement)
     finally:  # a stage that fails does not take with it what the others have measured
         if arguments.json:
-            print(json.dumps([{**asdict(m), "rate": m.rate, "met": m.met} for m in found], indent=2))
+            print(json.dumps([{**asdict(m), "rate": m.rate, "met": m.met} for m in measurements], indent=2))
         else:
-            Console(width=120).print(_table(found))
+            Console(width=120).print(_table(measurements))
 
 
 if __name__ == "__main__":

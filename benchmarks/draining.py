@@ -61,8 +61,8 @@ def measure_drain(server: PostgresServer, pipeline: Pipeline, spark: SparkSessio
     for part in ("landing", "applying"):
         ratio = mean(_pace(run, part) for run in first) / mean(_pace(run, part) for run in last)
         yield Measurement(f"{part}: seconds per byte of the first runs, against the last", None, None, ratio)
-    held = max(run.held for run in runs)
-    yield Measurement("WAL that the server decoded again for a window, at most", mebibytes=held / (1 << 20))
+    wal = max(run.held for run in runs)
+    yield Measurement("WAL that the server decoded again for a window, at most", mebibytes=wal / (1 << 20))
     for name, runs_of in (("first", first), ("last", last)):
         yield Measurement(
             f"peak memory of driver, {name} runs", mebibytes=max(run.driver for run in runs_of) / (1 << 20)

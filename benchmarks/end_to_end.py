@@ -42,9 +42,9 @@ def measure_end_to_end(
     yield Measurement(f"{what}: the server's decoding (limit)", limit, size.changes, 1.0)
     _, captured = timed(lambda: capture(pipeline))
     path = pipeline.lake.table(table)
-    held = open_table(path, path)
-    assert held is not None
-    files = pa.table(held.get_add_actions()).num_rows
+    delta_table = open_table(path, path)
+    assert delta_table is not None
+    files = pa.table(delta_table.get_add_actions()).num_rows
     report, applied = timed(lambda: apply(Run(pipeline, lambda: spark)))
     for error in report.errors:
         raise error

@@ -87,9 +87,9 @@ def _snapshot(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, s
     # the first large write of a session also pays for the JVM's warming; the target is for this process
     for times, engine in _ENGINES:
         run = Run(replace(pipeline, merge_engine=engine), lambda: spark)
-        (taken,), seconds = timed(partial(snapshot, run))
-        if taken.error is not None:
-            raise taken.error
+        (outcome,), seconds = timed(partial(snapshot, run))
+        if outcome.error is not None:
+            raise outcome.error
         target = 0.2 if engine == "auto" else None
         yield Measurement(f"snapshot into Delta, {times}", seconds, size.rows, limit / seconds, at_least=target)
 

@@ -36,16 +36,16 @@ class Transaction:
 
 def transactions(size: Size) -> tuple[Transaction, ...]:
     """The small one of each kind comes before the large one."""
-    found = []
+    cases = []
     for rows in (2 * size.unit, 20 * size.unit):
         table = QualifiedName("public", f"rows_{rows}")
         insert = f"INSERT INTO {table} SELECT {ROW} FROM generate_series({{}}, {{}}) g"
-        found.append(Transaction(table, insert, rows, min(_SUBTRANSACTIONS, rows)))
+        cases.append(Transaction(table, insert, rows, min(_SUBTRANSACTIONS, rows)))
     for rows in (max(2, size.unit // 5_000), max(20, size.unit // 500)):
         table = QualifiedName("public", f"megabytes_{rows}")
         insert = f"INSERT INTO {table} SELECT g, v FROM megabyte, generate_series({{}}, {{}}) g"
-        found.append(Transaction(table, insert, rows, rows))
-    return tuple(found)
+        cases.append(Transaction(table, insert, rows, rows))
+    return tuple(cases)
 
 
 def measure_large_transactions(
@@ -69,8 +69,8 @@ def measure_large_transactions(
             if process.returncode:
                 raise AssertionError(f"sync of {each.table} ended with {process.returncode}")
         what = f"one transaction, {each.table.relname}"
-        for name, held in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
-            yield Measurement(f"{what}: {name}", seconds, each.rows, mebibytes=held / _MIB)
+        for name, memory in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
+            yield Measurement(f"{what}: {name}", seconds, each.rows, mebibytes=memory / _MIB)
 
 
 def _make_wide_table(server: PostgresServer, table: QualifiedName) -> None:

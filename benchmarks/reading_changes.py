@@ -42,7 +42,7 @@ def measure_changes_read(
         return int(frame.load().selectExpr("count(struct(*))").collect()[0][0])
 
     for stage, read in (("changes read in Arrow", in_arrow), ("changes read in Spark", in_spark)):
-        if (found := read()) != size.changes:
-            raise AssertionError(f"{found} changes were read")
+        if (count := read()) != size.changes:
+            raise AssertionError(f"{count} changes were read")
         seconds = median_of(_REPEATS, read)
         yield Measurement(stage, seconds, size.changes, limit / seconds, at_least=0.4)

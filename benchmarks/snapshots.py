@@ -38,13 +38,13 @@ def measure_snapshots(
         prepare(pipeline)
         limit = median_of(_REPEATS, partial(copy_out, server, table))
         with peak_memory() as peak:
-            (taken,), seconds = timed(partial(snapshot, Run(pipeline, lambda: spark)))
-        if taken.error is not None:
-            raise taken.error
+            (outcome,), seconds = timed(partial(snapshot, Run(pipeline, lambda: spark)))
+        if outcome.error is not None:
+            raise outcome.error
         what = f"snapshot of {rows:,} rows, without Spark"
         yield Measurement(f"{what} (of COPY TO STDOUT)", seconds, rows, limit / seconds)
-        for name, held in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
-            yield Measurement(f"{what}: {name}", mebibytes=held / _MIB)
+        for name, memory in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
+            yield Measurement(f"{what}: {name}", mebibytes=memory / _MIB)
         (verified,) = verify(pipeline, lambda: spark, how=Thoroughness(quick=True)).tables
         if verified.problem is not None:
             raise AssertionError(verified.problem)

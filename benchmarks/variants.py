@@ -116,8 +116,8 @@ def _landed(pipeline: Pipeline) -> LandedChanges:
     relid = next(counts.relid for marker in markers for counts in marker.relations if counts.relname == _TABLE.relname)
     begin = markers[0].window.lo
     state = TableState(_TABLE, Generation(begin), 0, 0)
-    held = held_columns(ChangeLog(pipeline.lake.change_log), relid)
-    landed = landed_changes(TableRange(Run(pipeline, no_spark), state, markers[1:]), held)
+    columns = held_columns(ChangeLog(pipeline.lake.change_log), relid)
+    landed = landed_changes(TableRange(Run(pipeline, no_spark), state, markers[1:]), columns)
     assert landed is not None
     return landed
 

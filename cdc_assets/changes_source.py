@@ -51,22 +51,22 @@ class ChangesSource(DataSource):
         return self._columns.ddl
 
     def reader(self, schema: StructType) -> ChangesReader:
-        asked = self._planned()
-        plan, _, _ = plan_of(asked.table, asked.from_, self._columns.hi if asked.to is None else asked.to)
+        request = self._planned()
+        plan, _, _ = plan_of(request.table, request.from_, self._columns.hi if request.to is None else request.to)
         return ChangesReader(to_arrow_schema(schema, timezone="UTC"), plan)
 
     def streamReader(self, schema: StructType) -> ChangesStream:  # noqa: N802 - Spark's name
-        asked = self._planned()
-        if asked.to is not None:
+        request = self._planned()
+        if request.to is not None:
             raise ConfigurationError(f"{FORMAT}: a stream has no end", hint="leave out to and partition, or spark.read")
-        return ChangesStream(to_arrow_schema(schema, timezone="UTC"), asked.table, asked.from_, self._columns)
+        return ChangesStream(to_arrow_schema(schema, timezone="UTC"), request.table, request.from_, self._columns)
 
     @cached_property
     def _columns(self) -> ShownColumns:
         """Without an end, those of the log's end. A stream that goes on may have begun before what is left of the log,
         so that is not asked here."""
-        asked = _Asked.of(self.options)
-        plan, _, hi = plan_of(asked.table, None if asked.to is None else asked.from_, asked.to)
+        request = _Asked.of(self.options)
+        plan, _, hi = plan_of(request.table, None if request.to is None else request.from_, request.to)
         return ShownColumns(plan.shape, plan.mask, hi)
 
     def _planned(self) -> _Asked:

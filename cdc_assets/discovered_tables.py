@@ -30,8 +30,8 @@ def discover_tables(pipeline: Pipeline, state: Path) -> None:
     if not names:
         raise nothing_followed(pipeline)
     with connected(pipeline.source.dsn) as connection:
-        found = described_tables(connection, names)
-    shown = {str(name): found[name].comment if name in found else "" for name in names}
+        tables = described_tables(connection, names)
+    shown = {str(name): tables[name].comment if name in tables else "" for name in names}
     state.write_text(json.dumps(shown), encoding="utf-8")
 
 
@@ -43,5 +43,5 @@ def discovered_tables(name: str, state: Path | None) -> Mapping[str, str]:
             f"pipeline {name}: tables is missing, or has patterns, and the source was not asked yet for its tables",
             hint="run `dg utils refresh-defs-state`, or list the tables",
         )
-    found: dict[str, str] | list[str] = json.loads(state.read_text(encoding="utf-8"))
-    return found if isinstance(found, dict) else dict.fromkeys(found, "")  # an older version wrote names alone
+    tables: dict[str, str] | list[str] = json.loads(state.read_text(encoding="utf-8"))
+    return tables if isinstance(tables, dict) else dict.fromkeys(tables, "")  # an older version wrote names alone

@@ -67,8 +67,8 @@ def observe(pipeline: Pipeline) -> Observation | None:
         return None
     health = check_health(pipeline, checkpoint, _health(pipeline))
     lag = lag_behind(pipeline, checkpoint, health.flushed_lsn)
-    seen = checkpoint.periods
-    settled = datetime.fromisoformat(seen.settled) if seen is not None and pipeline.periods else None
+    periods = checkpoint.periods
+    settled = datetime.fromisoformat(periods.settled) if periods is not None and pipeline.periods else None
     return Observation(pipeline, health, checkpoint.window.hi, lag, settled)
 
 

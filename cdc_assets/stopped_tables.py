@@ -40,8 +40,8 @@ class StoppedTables:
     @classmethod
     def of_run(cls, tags: Mapping[str, str]) -> StoppedTables:
         """What a run recorded; if it did not get that far, what it received."""
-        said = json.loads(tags.get(STOPPED_TAG, "{}"))
-        return cls(tuple(StoppedTable(**table) for table in said.get("tables", ())), said.get("by", ""))
+        record = json.loads(tags.get(STOPPED_TAG, "{}"))
+        return cls(tuple(StoppedTable(**table) for table in record.get("tables", ())), record.get("by", ""))
 
     @property
     def tags(self) -> dict[str, str]:

@@ -89,6 +89,6 @@ def _table_at(table: str, cut: Mapping[str, Any]) -> TableAt:
     from spark_jobs.object_stores import storage_options
     from spark_jobs.storage import Location, Storage, StoreSettings
 
-    found = cut["tables"][table]
-    location = Location(found["path"], Storage(StoreSettings(**cut["storage"])))
-    return TableAt(found["path"], found["version"], storage_options(location))
+    entry = cut["tables"][table]
+    location = Location(entry["path"], Storage(StoreSettings(**cut["storage"])))
+    return TableAt(entry["path"], entry["version"], storage_options(location))

@@ -88,15 +88,15 @@ def every_kind() -> tuple[Wire, ...]:
 
 def recorded(theme: str) -> tuple[Wire, ...]:
     """Each message that any server sent for the theme with pgoutput, once."""
-    found: dict[Wire, None] = {}
+    wires: dict[Wire, None] = {}
     for recording in recordings(theme):
         in_block = False
         for row in recording.rows if recording.plugin == "pgoutput" else ():
             kind = row.data[:1]
             in_block = in_block and kind != b"E"
-            found[Wire(row.data, in_block)] = None
+            wires[Wire(row.data, in_block)] = None
             in_block = in_block or kind == b"S"
-    return tuple(found)
+    return tuple(wires)
 
 
 def damages(data: bytes) -> Iterator[bytes]:

@@ -214,18 +214,18 @@ def applied(
             assert not truncated
             assert all(row[f"v{index}"] is None for index in range(WIDTH) if index not in KEY)
             del after[key]
-    seen = [tuple(row[f"v{index}"] for index in KEY) for row in written]
-    assert len(seen) == len(set(seen)), "two rows of one key"
+    keys = [tuple(row[f"v{index}"] for index in KEY) for row in written]
+    assert len(keys) == len(set(keys)), "two rows of one key"
     for row in written:
         key = tuple(row[f"v{index}"] for index in KEY)
         if row["op"] == 1:
             origin = tuple(row.get(f"f{index}") for index in KEY)
-            held = before.get(key if origin[0] is None else origin)
+            old_row = before.get(key if origin[0] is None else origin)
             values = [row[f"v{index}"] for index in range(WIDTH)]
             for index in range(WIDTH):
                 if row.get(f"u{index}"):
-                    assert held is not None
+                    assert old_row is not None
                     assert values[index] is None
-                    values[index] = held[index]
+                    values[index] = old_row[index]
             after[key] = tuple(values)
     return after

@@ -46,8 +46,8 @@ def write_line(line: Line) -> bytes:
             return head if content is None else head + b" content:" + content
         case StreamLine(StreamEvent.PREPARE, xid, gid, time):
             name = quote_literal(gid or "")
-            said = name if xid is None else f"TXN {name}, txid {xid}"
-            return f"{StreamEvent.PREPARE.value} {said}".encode() + _time(time)
+            transaction = name if xid is None else f"TXN {name}, txid {xid}"
+            return f"{StreamEvent.PREPARE.value} {transaction}".encode() + _time(time)
         case StreamLine(event, xid, _, time):
             unnamed = " transaction" if event in (StreamEvent.CHANGE, StreamEvent.TRUNCATE) else ""
             return event.value.encode() + (_xid(" TXN ", xid) or unnamed.encode()) + _time(time)
@@ -72,8 +72,8 @@ def row(values: Row) -> bytes:
 def _value(value: NamedValue) -> bytes:
     match value.form:
         case Form.NULL | Form.UNCHANGED_TOAST as form:
-            said: str = form.value
-            return said.encode()
+            word: str = form.value
+            return word.encode()
         case Form.NUMBER:
             return value.text
         case Form.BOOLEAN:

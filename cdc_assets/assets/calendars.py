@@ -68,18 +68,18 @@ def _look_up(
 ) -> dg.MaterializeResult[Any]:
     from spark_jobs.replay.consistent_cut import Incomplete, period_cut
 
-    found: list[dg.AssetMaterialization] = []
+    events: list[dg.AssetMaterialization] = []
     for partition in context.partition_keys:
         end = calendar.end_of(partition)
         with failures(blueprint.remedies):
             cut = period_cut(blueprint.pipeline, end, waits=blueprint.waits_for_stopped)
         if isinstance(cut, Incomplete):
-            for event in found:  # the complete ones of a backfill stay
+            for event in events:  # the complete ones of a backfill stay
                 context.log_event(event)
-            told = for_dagster(f"{partition}: {cut.why}\n{cut.hint}", blueprint.remedies)
-            raise dg.Failure(told, allow_retries=False)
-        found.append(dg.AssetMaterialization(key, partition=partition, metadata=_metadata(blueprint, cut, end)))
-    for event in found:
+            message = for_dagster(f"{partition}: {cut.why}\n{cut.hint}", blueprint.remedies)
+            raise dg.Failure(message, allow_retries=False)
+        events.append(dg.AssetMaterialization(key, partition=partition, metadata=_metadata(blueprint, cut, end)))
+    for event in events:
         context.add_asset_metadata(event.metadata, key, event.partition)
     return dg.MaterializeResult(asset_key=key)
 

@@ -128,14 +128,14 @@ def unrepresentable_result(pipeline: Pipeline, name: QualifiedName, table: dg.As
 
     ledger = Ledger.of(pipeline.lake)
     state = None if ledger is None else ledger.state_of(name)
-    found = None if state is None or not state.unrepresentable else state.unrepresentable
+    values = None if state is None or not state.unrepresentable else state.unrepresentable
     return dg.AssetCheckResult(
         asset_key=table,
         check_name=UNREPRESENTABLE_CHECK,
-        passed=found is None,
+        passed=values is None,
         severity=dg.AssetCheckSeverity.WARN,
-        description="every value fits" if found is None else found.words,
-        metadata={} if found is None else {**found.counts, "records": pipeline.lake.unrepresentable},
+        description="every value fits" if values is None else values.words,
+        metadata={} if values is None else {**values.counts, "records": pipeline.lake.unrepresentable},
     )
 
 

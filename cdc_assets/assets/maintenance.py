@@ -71,7 +71,7 @@ def _metadata(report: MaintainReport) -> dict[str, Any]:
         "messages": report.messages,
         "unrepresentable": report.unrepresentable,
     }
-    found: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "first_window": report.first_window,
         "reaches_back_to": str(report.reaches_back_to),
         "table_files": sum(table.files.after for table in report.tables if table.files),
@@ -79,5 +79,5 @@ def _metadata(report: MaintainReport) -> dict[str, Any]:
     }
     for name, done in kept.items():
         if done is not None:
-            found |= {f"{name}_files": done.files_after, f"{name}_bytes": done.bytes_after}
-    return found
+            metadata |= {f"{name}_files": done.files_after, f"{name}_bytes": done.bytes_after}
+    return metadata

@@ -73,7 +73,7 @@ def _take(
             halted |= known.errors
             kept = {name: state for name, state in known.states.items() if name not in prepared.missing}
         names = [name for name in names if name not in halted and name not in kept]
-        taken = snapshot(blueprint.run_of(context), names, exporter=exporter, asked=forced) if names else ()
+        snapshots = snapshot(blueprint.run_of(context), names, exporter=exporter, asked=forced) if names else ()
     for name, state in kept.items():
         context.log.info("the snapshot of %s at %s is kept: it is usable", name, state.snapshot_lsn)
         # an event nevertheless: without it the tables that depend on this would be skipped
@@ -84,7 +84,7 @@ def _take(
         )
     in_source = source_tables(pipeline, names, context.log.warning)
     stopped = list(halted.values())
-    for table in taken:
+    for table in snapshots:
         if table.error is not None:
             stopped.append(table.error)
             continue
@@ -100,19 +100,19 @@ def _take(
         raise failure_of(stopped, blueprint.remedies)
 
 
-def snapshot_event(blueprint: Blueprint, taken: TableSnapshot) -> dg.AssetMaterialization:
+def snapshot_event(blueprint: Blueprint, table: TableSnapshot) -> dg.AssetMaterialization:
     """The event of a snapshot that another step has taken."""
     return dg.AssetMaterialization(
-        blueprint.snapshot_key(taken.name),
-        metadata=_snapshot_metadata(taken),
-        tags={"dagster/data_version": str(taken.lsn)},
+        blueprint.snapshot_key(table.name),
+        metadata=_snapshot_metadata(table),
+        tags={"dagster/data_version": str(table.lsn)},
     )
 
 
-def _snapshot_metadata(taken: TableSnapshot) -> Mapping[str, Any]:
-    reason = {"snapshot_reason": taken.reason} if taken.reason else {}
-    lost = {"columns_lost": list(taken.lost)} if taken.lost else {}
-    return {"snapshot_lsn": str(taken.lsn), "rows": taken.rows, **reason, **lost}
+def _snapshot_metadata(table: TableSnapshot) -> Mapping[str, Any]:
+    reason = {"snapshot_reason": table.reason} if table.reason else {}
+    lost = {"columns_lost": list(table.lost)} if table.lost else {}
+    return {"snapshot_lsn": str(table.lsn), "rows": table.rows, **reason, **lost}
 
 
 def _is_forced(context: dg.AssetExecutionContext, blueprint: Blueprint) -> bool:

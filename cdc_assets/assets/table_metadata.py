@@ -111,20 +111,20 @@ def _columns(followed: Table, described: DescribedTable, in_source: SourceTable)
 
 
 def _column(
-    followed: Table, name: str, kind: str, said: DescribedColumn | None, in_source: SourceTable
+    followed: Table, name: str, kind: str, column: DescribedColumn | None, in_source: SourceTable
 ) -> dg.TableColumn:
     """The constraints are those that hold in the lake: rows that the source no longer has keep other values."""
     key, mode = in_source.key, followed.mode
-    tags = {} if said is None else {_SOURCE_TYPE: said.type}
+    tags = {} if column is None else {_SOURCE_TYPE: column.type}
     references = (each for each in in_source.table.foreign_keys if name in each.columns)
     return dg.TableColumn(
         name,
         kind,
-        description=said.comment or None if said is not None else None,
+        description=column.comment or None if column is not None else None,
         constraints=dg.TableColumnConstraints(
-            nullable=name not in key and not (said is not None and said.not_null and not keeps_past(mode)),
+            nullable=name not in key and not (column is not None and column.not_null and not keeps_past(mode)),
             unique=(list(key) == [name] and has_one_row_per_key(mode))
-            or (said is not None and said.unique and not keeps_past(mode)),
+            or (column is not None and column.unique and not keeps_past(mode)),
             other=[*(["key"] if name in key else []), *(f"references {_referenced(each)}" for each in references)],
         ),
         tags=tags | ({_MASKED: "true"} if name in followed.mask else {}),
@@ -172,9 +172,9 @@ def source_tables(
     try:
         with connected(pipeline.source.dsn) as connection:
             relations = pipeline.relations(names)
-            found = relation_facts(connection, names=relations, keys=pipeline.declared_keys)
+            facts = relation_facts(connection, names=relations, keys=pipeline.declared_keys)
             described = described_tables(connection, relations)
-            tables = {of.name: SourceTable(of.key, described[of.name]) for of in found if of.name in described}
+            tables = {of.name: SourceTable(of.key, described[of.name]) for of in facts if of.name in described}
             return pipeline.by_name(names, tables)
     except CdcError as error:
         warn(f"the tables' keys and comments are not shown: {error}")

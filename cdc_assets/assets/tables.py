@@ -201,8 +201,8 @@ def _note_stopped(context: dg.AssetExecutionContext, run: TableRun, stopped: Col
     known = StoppedTables.of_run(context.run.tags)
     if known.tables or stopped:
         tried = {*map(str, run.tables), *([MESSAGES] if run.messages else [])}
-        found = known.after(context.run.run_id, tried, stopped, time.time())
-        context.instance.add_run_tags(context.run.run_id, found.tags)
+        tables = known.after(context.run.run_id, tried, stopped, time.time())
+        context.instance.add_run_tags(context.run.run_id, tables.tags)
 
 
 def _shows_something(run: TableRun) -> bool:
@@ -268,16 +268,16 @@ def _log_begun(
     for changed in begun.modes:
         if changed.error is None:
             context.log.info("mode of %s: %s", changed.name, changed.what)
-    for taken in begun.snapshots:
-        if taken.error is not None:
+    for snapshot in begun.snapshots:
+        if snapshot.error is not None:
             continue
-        context.log_event(snapshot_event(blueprint, taken))
-        if taken.reason:
-            context.log.warning("%s; it was read again at %s", taken.reason, taken.lsn)
+        context.log_event(snapshot_event(blueprint, snapshot))
+        if snapshot.reason:
+            context.log.warning("%s; it was read again at %s", snapshot.reason, snapshot.lsn)
     for outcome in applied:
         if read := outcome.partitions:
-            told = "%s: %s; only those rows were read again, %d at %s"
-            context.log.warning(told, outcome.name, read.reason, read.rows, read.lsn)
+            message = "%s: %s; only those rows were read again, %d at %s"
+            context.log.warning(message, outcome.name, read.reason, read.rows, read.lsn)
 
 
 def _waiting_events(
@@ -306,12 +306,12 @@ def _stopped_events(
     }
     for name, error in stopped.items():
         text = description_of(error, run.blueprint.remedies)
-        asked = context.selected_asset_check_keys
+        check_keys = context.selected_asset_check_keys
         yield from _shown_at(context, keys[name], text, dg.AssetCheckSeverity.ERROR)
-        if dg.AssetCheckKey(keys[name], UNREPRESENTABLE_CHECK) in asked:
+        if dg.AssetCheckKey(keys[name], UNREPRESENTABLE_CHECK) in check_keys:
             with failures(run.blueprint.remedies):
                 yield unrepresentable_result(run.blueprint.pipeline, QualifiedName.parse(name), keys[name])
-        if dg.AssetCheckKey(keys[name], SCHEMA_CHECK) in asked:
+        if dg.AssetCheckKey(keys[name], SCHEMA_CHECK) in check_keys:
             # evaluated in any case: Dagster shows as failed what a failed step has left out
             changed = text if isinstance(error, RefusedChangeError) else ""
             yield schema_result(keys[name], changed, dg.AssetCheckSeverity.ERROR)
@@ -363,38 +363,38 @@ def _table_events(
             {**window_metadata(markers, window, pipeline.relation(outcome.name)), **table}, key, window.key
         )
     context.add_asset_metadata(_run_metadata(outcome, begun, seconds), key, run.windows[-1].key)
-    asked = context.selected_asset_check_keys
+    check_keys = context.selected_asset_check_keys
     return dg.MaterializeResult(
         asset_key=key,
-        check_results=[check for check in checks if dg.AssetCheckKey(key, check.check_name or "") in asked],
+        check_results=[check for check in checks if dg.AssetCheckKey(key, check.check_name or "") in check_keys],
     )
 
 
 def _changed_by_ddl(outcome: TableApplied, begun: NewGenerations) -> str:
     """What was followed in place, and why the table was read again, if it was."""
-    reasons = (taken.reason for taken in begun.snapshots if taken.name == outcome.name and taken.reason)
+    reasons = (snapshot.reason for snapshot in begun.snapshots if snapshot.name == outcome.name and snapshot.reason)
     return "; ".join((*outcome.columns, *reasons))
 
 
 def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) -> Mapping[str, Any]:
     """The numbers of the whole run, which applies its tables together. Only one window has them, so that plots do not
     repeat them."""
-    taken = next((table for table in begun.snapshots if table.name == outcome.name and table.reason), None)
+    snapshot = next((table for table in begun.snapshots if table.name == outcome.name and table.reason), None)
     changed = next((table for table in begun.modes if table.name == outcome.name), None)
     read, state = outcome.partitions, outcome.state
-    found = {
+    metadata = {
         "outcome": outcome.outcome,
         "rows_written": outcome.rows_written,
         "run_seconds": round(seconds, 1),
         "delta_version": outcome.delta_version,
         "engine": outcome.engine,
         "strategy": outcome.strategy,
-        "snapshot_reason": taken and taken.reason,
-        "snapshot_lsn": taken and str(taken.lsn),
+        "snapshot_reason": snapshot and snapshot.reason,
+        "snapshot_lsn": snapshot and str(snapshot.lsn),
         "mode_changed": changed and changed.what,
         "columns_changed": "; ".join(outcome.columns) or None,
         "partitions_read": read and read.reason,
         "partition_rows": read and read.rows,
         "unrepresentable": (state and sum(state.unrepresentable.counts.values())) or None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in metadata.items() if value is not None}

@@ -130,9 +130,9 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
                 context.log.info("mode of %s: %s", changed.name, changed.what)
         for table in report.waiting:
             context.log.warning("%s", table)
-        for taken in report.snapshots:
-            if taken.error is None:
-                context.log_event(snapshot_event(blueprint, taken))
+        for snapshot in report.snapshots:
+            if snapshot.error is None:
+                context.log_event(snapshot_event(blueprint, snapshot))
         if report.errors:
             raise failure_of(report.errors, blueprint.remedies)
 

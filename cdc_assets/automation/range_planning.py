@@ -85,9 +85,9 @@ def plan_range(state: PartitionState, windows: Iterable[Window], max_per_run: in
     landed_already = sum(window.hi <= state.landed_end for window in pending)
     most = min(landed_already + max_per_run, _MOST_MARKED_PER_RUN)
     added = [window.key for window in new]
-    taken = _neighbours(pending[:most], [*state.keys, *added])
-    keys = {window.key for window in taken}
-    return RangePlan(tuple(taken), tuple(key for key in added if key in keys))
+    neighbours = _neighbours(pending[:most], [*state.keys, *added])
+    keys = {window.key for window in neighbours}
+    return RangePlan(tuple(neighbours), tuple(key for key in added if key in keys))
 
 
 def _pending(windows: Iterable[Window], state: PartitionState) -> list[Window]:

@@ -94,8 +94,8 @@ def plan_run(instance: dg.DagsterInstance, blueprint: Blueprint, observation: Ob
             key_range = plan.windows[0].key, plan.windows[-1].key
             return RunPlan(plan.new_keys, key_range, "", runs.stopped, waiting)
         reason = f"caught up at {observation.landed_end}"
-    said = (reason, *map(str, runs.stopped.tables), state.left_out())
-    return RunPlan((), None, "; ".join(filter(None, said)), runs.stopped, waiting)
+    parts = (reason, *map(str, runs.stopped.tables), state.left_out())
+    return RunPlan((), None, "; ".join(filter(None, parts)), runs.stopped, waiting)
 
 
 def _reads_on(blueprint: Blueprint) -> bool:
@@ -105,10 +105,10 @@ def _reads_on(blueprint: Blueprint) -> bool:
     from spark_jobs.snapshot.chunks.read_plan import plans
 
     lake = blueprint.pipeline.lake
-    found = [plan for plan in plans(lake) if str(plan.name) in blueprint.followed_keys]
-    last = ChangeLog(lake.change_log).checkpoint() if found else None
+    read_plans = [plan for plan in plans(lake) if str(plan.name) in blueprint.followed_keys]
+    last = ChangeLog(lake.change_log).checkpoint() if read_plans else None
     return last is not None and any(
-        plan.goes_on_from(table_state(lake, plan.name, *last.identity.stream)) for plan in found
+        plan.goes_on_from(table_state(lake, plan.name, *last.identity.stream)) for plan in read_plans
     )
 
 
@@ -117,9 +117,9 @@ def _has_ended(blueprint: Blueprint, observation: Observation, runs: LastRuns) -
     it does not, a transaction will."""
     if observation.settled is None:
         return False
-    asked = datetime.fromtimestamp(runs.begun, UTC)
+    start = datetime.fromtimestamp(runs.begun, UTC)
     ended = ends_of(blueprint.pipeline.periods, observation.settled, datetime.now(UTC) - _QUIET)
-    return bool(ended) and asked < ended[-1] + _QUIET
+    return bool(ended) and start < ended[-1] + _QUIET
 
 
 def run_request(blueprint: Blueprint, plan: RunPlan) -> dg.RunRequest | None:
@@ -155,12 +155,12 @@ def last_runs(instance: dg.DagsterInstance, blueprint: Blueprint, *, since: date
     ended = (judged[0].end_time or judged[0].update_timestamp.timestamp()) if judged else 0.0
     synced = dg.RunsFilter(tags=tags, job_name=blueprint.sync_job, created_after=since)
     syncs = instance.get_runs(synced, limit=_RUNS_LOOKED_AT)
-    taken = well_formed(run.tags[RANGE_END_TAG] for run in syncs if RANGE_END_TAG in run.tags)
+    windows = well_formed(run.tags[RANGE_END_TAG] for run in syncs if RANGE_END_TAG in run.tags)
     return LastRuns(
         active=active[0].run_id[:8] if active else None,
         failures=len(failed),
         seconds_since_failure=time.time() - ended,
-        taken=max((window.hi for window in taken), default=Lsn(0)),
+        taken=max((window.hi for window in windows), default=Lsn(0)),
         stopped=stopped_now(instance, blueprint),
         begun=max(
             (r.create_timestamp.timestamp() for r in records if r.dagster_run.job_name == blueprint.sync_job),

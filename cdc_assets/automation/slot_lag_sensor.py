@@ -85,10 +85,10 @@ def _failed(context: dg.SensorEvaluationContext, blueprint: Blueprint, error: Cd
         if not _evaluated_lately(context.instance, evaluation):
             context.instance.report_runless_asset_event(evaluation)
         raise failure_of([error], blueprint.remedies) from error
-    shown, told = type(error).__name__, for_dagster(error.lines, blueprint.remedies)
+    shown, message = type(error).__name__, for_dagster(error.lines, blueprint.remedies)
     if _shown_lately(shown, context.cursor):
-        return dg.SensorResult(skip_reason=told, cursor=context.cursor)
-    return dg.SensorResult(skip_reason=told, asset_events=[evaluation], cursor=_cursor(shown))
+        return dg.SensorResult(skip_reason=message, cursor=context.cursor)
+    return dg.SensorResult(skip_reason=message, asset_events=[evaluation], cursor=_cursor(shown))
 
 
 def _evaluated_lately(instance: dg.DagsterInstance, evaluation: dg.AssetCheckEvaluation) -> bool:

@@ -115,6 +115,6 @@ def _plain(value: object) -> object:
 def _counts(batches: pa.RecordBatchReader) -> ChangeCounts:
     counts = dict.fromkeys(_KINDS, 0)
     for batch in batches:
-        for found in pc.value_counts(batch.column("_operation")).to_pylist():
-            counts[found["values"]] += found["counts"]
+        for entry in pc.value_counts(batch.column("_operation")).to_pylist():
+            counts[entry["values"]] += entry["counts"]
     return ChangeCounts(*counts.values())

@@ -203,8 +203,8 @@ def _read_by_duckdb(query: str) -> str:
     """Its extension for Delta comes as a wheel, so that it need not be fetched."""
     import duckdb_extension_delta
 
-    found = Path(next(iter(duckdb_extension_delta.__path__))).glob("extensions/*/delta.duckdb_extension")
-    program = f"import duckdb; duckdb.sql('''LOAD '{next(found)}'; {query}''').show()"
+    extensions = Path(next(iter(duckdb_extension_delta.__path__))).glob("extensions/*/delta.duckdb_extension")
+    program = f"import duckdb; duckdb.sql('''LOAD '{next(extensions)}'; {query}''').show()"
     python = "python" if shutil.which("python") == sys.executable else shlex.quote(sys.executable)
     return f"{python} -c {_in_double_quotes(program)}"
 

@@ -47,14 +47,14 @@ def _snapshots(snapshots: tuple[SnapshotToTake, ...], *, everything: bool) -> Re
     total = sum(table.bytes or 0 for table in snapshots)
     known = [table.seconds for table in snapshots if table.seconds is not None]
     reading = f"; reading alone takes about {timedelta(seconds=round(sum(known)))} at the pace of now" if known else ""
-    said = Text(f"would read {counted(len(snapshots), 'table')} of {size(total)}{reading}")
+    summary = Text(f"would read {counted(len(snapshots), 'table')} of {size(total)}{reading}")
     counted_only = [only_counted(f"{len(small):,} tables of less than 1 MiB would be read")] if small else []
-    return Group(*([shown] if listed else []), *counted_only, said)
+    return Group(*([shown] if listed else []), *counted_only, summary)
 
 
 def _table(snapshots: tuple[SnapshotToTake, ...]) -> Table:
     shown = new_table("would be read", "rows", "size", "because", right=("rows", "size"))
     for table in snapshots:
-        taken = "–" if table.bytes is None else size(table.bytes)
-        shown.add_row(Text(str(table.name)), known(table.rows), taken, Text(table.reason))
+        table_size = "–" if table.bytes is None else size(table.bytes)
+        shown.add_row(Text(str(table.name)), known(table.rows), table_size, Text(table.reason))
     return shown

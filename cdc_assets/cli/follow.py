@@ -128,8 +128,8 @@ def _line(done: FollowRound) -> str | None:
         behind = "not captured" if done.is_last else f"{done.lag_seconds:.1f} s behind"
         parts.append(f"{size(done.lag_bytes)}, {behind}, at {done.lag_asked_at:%H:%M:%S}")
     parts += map(str, done.waiting)
-    said = "; ".join([*parts, *(f"stopped: {error}" for error in done.errors)])
-    return "\n".join([said, *(f"hint: {hint}" for hint in dict.fromkeys(done.hints) if hint)])
+    line = "; ".join([*parts, *(f"stopped: {error}" for error in done.errors)])
+    return "\n".join([line, *(f"hint: {hint}" for hint in dict.fromkeys(done.hints) if hint)])
 
 
 def _replace_file(file: Path, text: str) -> None:

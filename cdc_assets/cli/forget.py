@@ -44,11 +44,11 @@ def _display(report: ForgetReport) -> Text:
 
 def _line(report: ForgetReport, table: RowsForgotten) -> str:
     if not table.rows and not report.changes:
-        found = "neither table nor change log had such a row; older versions"
+        what = "neither table nor change log had such a row; older versions"
     else:
         rows, changes = counted(table.rows, "row"), counted(report.changes, "change")
-        found = f"{rows} of the table, {changes} in the change log, and all older versions"
+        what = f"{rows} of the table, {changes} in the change log, and all older versions"
     return (
-        f"{table.name}: {found} are gone; {counted(table.files, 'data file')} deleted. Delta version"
+        f"{table.name}: {what} are gone; {counted(table.files, 'data file')} deleted. Delta version"
         f" {table.delta_version} is the oldest that can be read"
     )

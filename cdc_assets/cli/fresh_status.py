@@ -48,14 +48,14 @@ class FreshStatus:
         return self._looked_at is None or self._clock() - self._looked_at >= seconds
 
     def _look_again(self) -> None:
-        found = None
+        status = None
         try:
-            found = self._look()
+            status = self._look()
         except CdcError as error:
             _log.warning("there is no status for the metrics: %s", error)
         finally:
             with self._lock:
-                self._last, self._looked_at, self._looking = found, self._clock(), None
+                self._last, self._looked_at, self._looking = status, self._clock(), None
 
 
 __all__ = ["FreshStatus"]

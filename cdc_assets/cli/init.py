@@ -55,25 +55,25 @@ def command(dsn_env: str, dsn: str | None, tables: tuple[TablePattern, ...], fil
     out, with the reason and the remedy. Edit the file, then run `postgres-cdc doctor`.
     """
     _require_writable(file)
-    found = look_at(dsn_of(dsn_env, dsn), patterns=tables)
+    source = look_at(dsn_of(dsn_env, dsn), patterns=tables)
     doctor = f"postgres-cdc doctor --config {shlex.quote(str(file))}"
     text = configuration_text(
         head=[
-            f"The tables of database {found.database}, by postgres-cdc init. Edit this, then run: {doctor}",
+            f"The tables of database {source.database}, by postgres-cdc init. Edit this, then run: {doctor}",
             "Dagster reads this file too, as defs/NAME/defs.yaml in a project.",
         ],
         type_name=COMPONENT_TYPE,
-        name=found.name,
+        name=source.name,
         variable=dsn_env,
         lake="lake",
-        database=found,
+        database=source,
     )
     try:
         with file.open("x", encoding="utf-8") as output:
             output.write(text)
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
-    return Outcome(InitReport(file, found), _display(file, found, doctor, None if dsn is None else dsn_env))
+    return Outcome(InitReport(file, source), _display(file, source, doctor, None if dsn is None else dsn_env))
 
 
 def _require_writable(file: Path) -> None:
@@ -84,13 +84,15 @@ def _require_writable(file: Path) -> None:
         raise ConfigurationError(f"{file}: cannot be written: there is no folder {file.parent}")
 
 
-def _display(file: Path, found: FoundDatabase, doctor: str, unset: str | None) -> Text:
-    left = len(found.tables) - len(found.usable)
-    lines = [f"{file}: pipeline {found.name} with {counted(len(found.usable), 'table')} of database {found.database}"]
+def _display(file: Path, source: FoundDatabase, doctor: str, unset: str | None) -> Text:
+    left = len(source.tables) - len(source.usable)
+    lines = [
+        f"{file}: pipeline {source.name} with {counted(len(source.usable), 'table')} of database {source.database}"
+    ]
     if left:
         lines.append(f"{counted(left, 'table')} commented out, with what must be done to replicate them")
-    if found.problems:
-        lines.append(f"{counted(len(found.problems), 'finding')} about the source, under source:")
+    if source.problems:
+        lines.append(f"{counted(len(source.problems), 'finding')} about the source, under source:")
     lines.append("Edit it, then run:")
     if unset:
         lines.append(f"  export {unset}=...  # the connection string, which is not in the file")

@@ -80,10 +80,10 @@ def _finished(terminal: Terminal, outcome: object) -> int:
     return outcome.exit_code
 
 
-def _failed(terminal: Terminal, error: Exception, said: Said, exit_code: int) -> int:
-    terminal.problem(*said)
+def _failed(terminal: Terminal, error: Exception, message: Said, exit_code: int) -> int:
+    terminal.problem(*message)
     if terminal.choice.as_json:
-        sys.stdout.write(json_text(error_document(error, *said)) + "\n")
+        sys.stdout.write(json_text(error_document(error, *message)) + "\n")
         sys.stdout.flush()
     return exit_code
 

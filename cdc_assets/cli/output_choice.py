@@ -58,10 +58,10 @@ class OutputChoice:
         lenient = click.Command(None, params=list(options_of(*get_args(Form))), add_help_option=False)
         context = click.Context(lenient, ignore_unknown_options=True, allow_extra_args=True, resilient_parsing=True)
         given, _, _ = lenient.make_parser(context).parse_args(list(arguments))
-        asked, level = given.get("output"), given.get("log_level")
+        output, level = given.get("output"), given.get("log_level")
         forms: dict[object, Form] = {form: form for form in get_args(Form)}
         return cls(
-            form="json" if given.get("json") else forms.get(asked, "table"),
+            form="json" if given.get("json") else forms.get(output, "table"),
             verbose=bool(given.get("verbose")),
             quiet=bool(given.get("quiet")),
             log_level=level if level in LEVELS else None,

@@ -93,8 +93,8 @@ def _display(report: ReplayReport) -> RenderableType:
             known(table.delta_version, "{}"),
             Text(table.outcome, style=style),
         )
-    taken = f"{windows}, {report.first} to {report.last}: [{report.lo}, {report.hi})"
-    return paragraphs(Text(taken), shown)
+    heading = f"{windows}, {report.first} to {report.last}: [{report.lo}, {report.hi})"
+    return paragraphs(Text(heading), shown)
 
 
 def _display_as_of(built: TableAsOf) -> RenderableType:

@@ -61,10 +61,10 @@ def command(
     prepared = prepare(pipeline)
     stopped = {table.name: table.error for table in prepared.stopped}
     require_followed(chosen, (*prepared.tables, *stopped))
-    wanted = [name for name in chosen or prepared.tables if name not in stopped]
+    names = [name for name in chosen or prepared.tables if name not in stopped]
     with lazy_session(pipeline.spark) as spark, terminal.progress() as progress:
         run = Run(pipeline, spark, progress=progress)
-        report = SnapshotReport(snapshot(run, wanted) if wanted else ())
+        report = SnapshotReport(snapshot(run, names) if names else ())
     errors = [error for name, error in stopped.items() if not chosen or name in chosen]
     errors += [table.error for table in report.snapshots if table.error]
     return Outcome(report, snapshot_table(report.snapshots, everything=terminal.choice.verbose), tuple(errors))

@@ -85,11 +85,11 @@ def unrepresentable_values(done: Sequence[TableApplied | TableSnapshot]) -> Text
 def snapshot_table(snapshots: Sequence[TableSnapshot], *, everything: bool) -> RenderableType:
     """Rows read, their one LSN, why tables were read again without being asked for, and which kept columns that cost.
     Of many first snapshots, only the number, unless ``everything`` is asked for."""
-    listed, taken = told_apart(
+    listed, rest = told_apart(
         snapshots, lambda table: not (table.error or table.reason or table.lost), everything=everything
     )
-    rows = sum(table.rows for table in taken)
-    counted = only_counted(f"{len(taken):,} snapshots were taken, of {rows:,} rows") if taken else None
+    rows = sum(table.rows for table in rest)
+    counted = only_counted(f"{len(rest):,} snapshots were taken, of {rows:,} rows") if rest else None
     if counted and not listed:
         return counted
     reasons = ("because",) if any(table.reason for table in listed) else ()

@@ -43,13 +43,13 @@ def told_apart(
 
 def paragraphs(*parts: RenderableType | None) -> Group:
     """Those of them that are there, with an empty line between two."""
-    there = [part for part in parts if part is not None]
-    return Group(*(line for part in there for line in (part, Text())[: 1 if part is there[-1] else 2]))
+    renderables = [part for part in parts if part is not None]
+    return Group(*(line for part in renderables for line in (part, Text())[: 1 if part is renderables[-1] else 2]))
 
 
-def lines(found: Iterable[str], *, heading: str = "", style: str = "") -> Text | None:
+def lines(texts: Iterable[str], *, heading: str = "", style: str = "") -> Text | None:
     """One line for each, below the heading; None if there is none."""
-    listed = list(found)
+    listed = list(texts)
     return Text("\n".join([*filter(None, [heading]), *listed]), style=style) if listed else None
 
 
@@ -58,9 +58,9 @@ def known(figure: int | None, form: str = "{:,}") -> str:
     return "–" if figure is None else form.format(figure)
 
 
-def only_counted(said: str) -> Text:
+def only_counted(text: str) -> Text:
     """The line for what is well and not listed."""
-    return Text(f"{said}: --verbose lists them", style="green")
+    return Text(f"{text}: --verbose lists them", style="green")
 
 
 def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = None) -> Table:

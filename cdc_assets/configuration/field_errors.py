@@ -73,15 +73,15 @@ def _what(details: ErrorDetails, model: type[BaseModel], value: object) -> str:
     if kind == "missing":
         return "is missing"
     if kind in _MAPPINGS:
-        said = f"expected a mapping with {', '.join(_fields_at(path, model))}"
+        message = f"expected a mapping with {', '.join(_fields_at(path, model))}"
     elif kind in _EXPECTED:
-        said = f"expected {_EXPECTED[kind]}"
+        message = f"expected {_EXPECTED[kind]}"
     elif kind == "value_error":
-        said = details["msg"].removeprefix("Value error, ")
+        message = details["msg"].removeprefix("Value error, ")
     else:
-        said = f"expected {details['msg'].removeprefix('Input should be ')}"
+        message = f"expected {details['msg'].removeprefix('Input should be ')}"
     shown = "" if any(part in _SECRET for part in path) else _shown(value)
-    return f"{said}, not {shown}" if said.startswith("expected") and shown else said
+    return f"{message}, not {shown}" if message.startswith("expected") and shown else message
 
 
 def _shown(value: object) -> str:

@@ -83,9 +83,9 @@ def look_at(dsn: SecretStr, *, name: str | None = None, patterns: Sequence[Table
     of_tables: dict[str, list[Check]] = defaultdict(list)
     for check in checks:
         of_tables[check.what].append(check)
-    found = tuple(_found(table, of_tables.pop(str(table.name), ())) for table in chosen)
+    entries = tuple(_found(table, of_tables.pop(str(table.name), ())) for table in chosen)
     others = (check for left in of_tables.values() for check in left)
-    return FoundDatabase(name, database, tuple(check for check in others if check.verdict is not Verdict.OK), found)
+    return FoundDatabase(name, database, tuple(check for check in others if check.verdict is not Verdict.OK), entries)
 
 
 def _instead(tables: Sequence[TableSize]) -> str:

@@ -56,13 +56,13 @@ def configuration_text(
     is never in the file. ``lake``: its path. ``database``: whose tables are listed, with the doctor's verdict as
     comments; None: a placeholder. ``requires``: the environment variables that Dagster is to ask for."""
     problems = database.problems if database else ()
-    said = (f"{check.verdict.value}: {check.what}: {check.found}: {check.remedy}" for check in problems)
+    lines = (f"{check.verdict.value}: {check.what}: {check.found}: {check.remedy}" for check in problems)
     text = _FILE.format(
         head="\n".join(map(_comment, head)),
         type_name=type_name,
         name=_scalar(name),
         variable=variable,
-        problems="".join(f"    {_comment(line)}\n" for line in said),
+        problems="".join(f"    {_comment(line)}\n" for line in lines),
         lake=_scalar(lake),
         of_database=_OF_DATABASE if database else "",
         tables="\n".join(map(_entry, database.tables)) if database else "    - public.orders",
@@ -73,10 +73,10 @@ def configuration_text(
 def _entry(table: FoundTable) -> str:
     """One table, behind a ``#`` if it cannot be followed."""
     line = f"- {_scalar(_no_template(str(table.name)))}"
-    said = [f"{decimal(table.bytes)}; {table.found}", table.remedy]
+    parts = [f"{decimal(table.bytes)}; {table.found}", table.remedy]
     if table.verdict is Verdict.FAIL:
         line = f"# {line}"
-    return f"    {line}  {_comment(': '.join(filter(None, said)))}"
+    return f"    {line}  {_comment(': '.join(filter(None, parts)))}"
 
 
 def _scalar(text: str) -> str:

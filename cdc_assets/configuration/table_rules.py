@@ -43,10 +43,10 @@ class TableRules:
             matching[place] = entry
         fields: dict[str, object] = {}
         for each in (self.defaults, *(matching[place] for place in sorted(matching))):
-            said = {field: getattr(each, field) for field in (each.model_fields_set if each is not None else ())}
-            if said.keys() & _MODES:  # one of them takes the place of the other
+            settings = {field: getattr(each, field) for field in (each.model_fields_set if each is not None else ())}
+            if settings.keys() & _MODES:  # one of them takes the place of the other
                 fields = {field: value for field, value in fields.items() if field not in _MODES}
-            fields |= said
+            fields |= settings
         try:
             return self.kind.model_validate({**fields, "name": str(name)})
         except ValidationError as error:

@@ -34,8 +34,8 @@ def running_pgbench(server: PostgresServer, database: str, *, rate: int, clients
     try:
         yield
         if process.poll() is not None:
-            said = process.stderr.read() if process.stderr else ""
-            raise RuntimeError(f"pgbench ended early: {said.strip().splitlines()[-1:]}")
+            errors = process.stderr.read() if process.stderr else ""
+            raise RuntimeError(f"pgbench ended early: {errors.strip().splitlines()[-1:]}")
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=_STOP_SECONDS)

@@ -39,8 +39,8 @@ def said(pipeline: Pipeline, name: QualifiedName = ITEM) -> dict[str, Any]:
     table = table_of(pipeline, name)
     fields = json.loads(table.schema().to_json())["fields"]
     ours = ("comment", "postgres.type", "postgres.primary_key", "postgres.masked")
-    said: dict[str, Any] = {"": table.metadata().description}
-    return said | {field["name"]: tuple(field["metadata"].get(key) for key in ours) for field in fields}
+    metadata: dict[str, Any] = {"": table.metadata().description}
+    return metadata | {field["name"]: tuple(field["metadata"].get(key) for key in ours) for field in fields}
 
 
 # as psql's \\d+ reads it
@@ -57,5 +57,5 @@ def in_source(database: Database, name: QualifiedName = ITEM, *masked: str) -> d
         connection.execute("SET search_path = ''")
         rows: list[tuple[Any, ...]] = connection.execute(CATALOGUE.format(name)).fetchall()
         [(description,)] = connection.execute(f"SELECT obj_description('{name}'::regclass)").fetchall()
-    said: dict[str, Any] = {"": description}
-    return said | {row[0]: (*row[1:], row[0] in masked or None) for row in rows}
+    metadata: dict[str, Any] = {"": description}
+    return metadata | {row[0]: (*row[1:], row[0] in masked or None) for row in rows}

@@ -68,10 +68,10 @@ def applied(pipeline: Pipeline, *, upto: Lsn | None = None) -> TableApplied:
 def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
     table = DeltaTable(pipeline.lake.messages).to_pyarrow_table()
     assert table.schema.names == MESSAGES_SCHEMA.names
-    found: list[dict[str, Any]] = table.sort_by(
+    messages: list[dict[str, Any]] = table.sort_by(
         [("commit_lsn_number", "ascending"), ("ordinal", "ascending")]
     ).to_pylist()
-    return found
+    return messages
 
 
 def contents(pipeline: Pipeline) -> list[str]:

@@ -26,6 +26,6 @@ def window(ordinal: int, relid: int = 16384, count: int = 3) -> list[pa.RecordBa
         {"window": ordinal, "commit_lsn": 100 * ordinal + 1, "ordinal": n, "kind": "I", "relid": relid, "data": b"I"}
         for n in range(count)
     ]
-    seen = RelationSeen(relid, 42, 100 * ordinal + 1, 0, "public", "t", b"")
+    relation = RelationSeen(relid, 42, 100 * ordinal + 1, 0, "public", "t", b"")
     batches = [pa.RecordBatch.from_pylist(inserts, schema=CHANGE_LOG_SCHEMA)] if inserts else []
-    return [*batches, facts_rows(ordinal, [seen], [FACTS]), marker_row(marker(ordinal))]
+    return [*batches, facts_rows(ordinal, [relation], [FACTS]), marker_row(marker(ordinal))]

@@ -43,10 +43,10 @@ class Following:
 
     def wait_for(self, what: Callable[[Round], object]) -> Round:
         """The first round from now on of which it holds."""
-        seen, deadline = len(self.rounds), time.monotonic() + _PATIENCE_SECONDS
+        count, deadline = len(self.rounds), time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
-            for done in self.rounds[seen:]:
+            for done in self.rounds[count:]:
                 if what(done):
                     return done
             time.sleep(0.2)

@@ -282,11 +282,11 @@ def _literals(hint: Any) -> Sequence[object]:
 
 def _told(field: FieldInfo) -> tuple[str, str]:
     """The meaning, and the default: of one that is nothing, what the description says of it."""
-    meaning, _, said = (field.description or "").partition(" Default: ")
+    meaning, _, default = (field.description or "").partition(" Default: ")
     if field.is_required():
         return meaning, "required"
-    if said:
-        return meaning, said.removesuffix(".")
+    if default:
+        return meaning, default.removesuffix(".")
     value = field.get_default(call_default_factory=True)
     if isinstance(value, BaseModel) and value == type(value)():
         return meaning, "see below"

@@ -69,8 +69,8 @@ class DagsterDev:
     def ticks(self, sensor: str) -> Sequence[Mapping[str, Any]]:
         query = """query($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor {
             sensorState { ticks(limit: 50) { status skipReason error { message causes { message } } } } } } }"""
-        found = self.ask(query, s={**_LOCATION, "sensorName": sensor})["sensorState"]["ticks"]
-        return list(found)
+        ticks = self.ask(query, s={**_LOCATION, "sensorName": sensor})["sensorState"]["ticks"]
+        return list(ticks)
 
     def partition_stats(self, *asset: str) -> Mapping[str, int]:
         query = """query($k: AssetKeyInput!) { assetNodeOrError(assetKey: $k) { ... on AssetNode {
@@ -101,8 +101,8 @@ class DagsterDev:
         ends = ("COMPLETED_SUCCESS", "COMPLETED_FAILED", "FAILED", "CANCELED")
 
         def ended() -> str | None:
-            found = str(self.ask(status, id=launched["backfillId"])["status"])
-            return found if found in ends else None
+            state = str(self.ask(status, id=launched["backfillId"])["status"])
+            return state if state in ends else None
 
         return str(wait_for(ended, "the backfill's end", seconds=400))
 
@@ -183,6 +183,6 @@ def _loaded(dev: DagsterDev, process: subprocess.Popen[bytes]) -> bool | None:
         entries = dev.ask(query)["locationEntries"]
     except (urllib.error.URLError, ConnectionError):
         return None
-    found = entries[0]["locationOrLoadError"] if entries else None
-    assert found is None or found["__typename"] != "PythonError", found
-    return True if found and found["__typename"] == "RepositoryLocation" else None
+    location = entries[0]["locationOrLoadError"] if entries else None
+    assert location is None or location["__typename"] != "PythonError", location
+    return True if location and location["__typename"] == "RepositoryLocation" else None

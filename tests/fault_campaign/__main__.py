@@ -34,8 +34,8 @@ def main(arguments: list[str]) -> int:
         try:
             figures = run_campaign(Path(folder), JARS, chosen.runs, seed, tuple(chosen.only))
         finally:
-            if chosen.log is not None and (said := Path(folder, "clients.log")).exists():
-                shutil.copy(said, chosen.log)
+            if chosen.log is not None and (log := Path(folder, "clients.log")).exists():
+                shutil.copy(log, chosen.log)
     sys.stdout.write(f"{figures}\n")
     return 0 if figures.faultless else 1
 

@@ -40,8 +40,8 @@ def run_campaign(folder: Path, jars: Path, runs: int, seed: int, only: tuple[Kin
             figures.count(plan, ran)
             if plan.verb == "prepare":
                 _prepare_again(place, plan, figures)
-            windows, found = check(place.database, place.pipeline, windows)
-            figures.differ(*(f"{plan}: {each}" for each in found))
+            windows, problems = check(place.database, place.pipeline, windows)
+            figures.differ(*(f"{plan}: {each}" for each in problems))
             _report(plan, figures, time.monotonic() - started)
             if plan.number % _COMPARED_EVERY == 0 and plan.number != runs:
                 _compare(place, figures, f"after-{plan.number}")
@@ -54,8 +54,8 @@ def run_campaign(folder: Path, jars: Path, runs: int, seed: int, only: tuple[Kin
 def _compare(place: World, figures: Figures, run: str) -> None:
     """A clean sync must bring the lake to the source."""
     resolve_all(place.database)
-    said = _done(place, "local", Order("compare", run, place.pipeline, place.database, place.names), figures)
-    figures.differ(*(f"{run}: {line.removeprefix(DIFFERENCE)}" for line in said if line.startswith(DIFFERENCE)))
+    lines = _done(place, "local", Order("compare", run, place.pipeline, place.database, place.names), figures)
+    figures.differ(*(f"{run}: {line.removeprefix(DIFFERENCE)}" for line in lines if line.startswith(DIFFERENCE)))
     figures.comparisons += 1
 
 
@@ -68,8 +68,8 @@ def _prepare_again(place: World, plan: Plan, figures: Figures) -> None:
     for verb in verbs:
         _done(place, "none", Order(verb, f"{plan.run}-again", pipeline, place.database), figures)
         place.database.execute("UPDATE changed SET n = n WHERE id = (SELECT min(id) FROM changed)")
-    ordinal, found = check(place.database, pipeline, 0)
-    figures.differ(*(f"{plan}: {each}" for each in found))
+    ordinal, problems = check(place.database, pipeline, 0)
+    figures.differ(*(f"{plan}: {each}" for each in problems))
     if ordinal < 1:
         figures.differ(f"{plan}: prepared again, it landed nothing")
     slot = pipeline.source.slot
@@ -88,8 +88,8 @@ def _done(place: World, session: Session, order: Order, figures: Figures) -> lis
         time.sleep(0.02)
     if client.ended:
         figures.differ(f"{order.run}: the client did not come to the end of {order.verb}")
-    said = place.clients.errors.read_text().splitlines()
-    figures.differ(*(line for line in said if line.startswith(f"told: {order.run}: ")))
+    lines = place.clients.errors.read_text().splitlines()
+    figures.differ(*(line for line in lines if line.startswith(f"told: {order.run}: ")))
     return client.said
 
 

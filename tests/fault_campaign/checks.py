@@ -19,10 +19,10 @@ def check(database: Database, pipeline: Pipeline, since: int) -> tuple[int, list
     markers = ChangeLog(pipeline.lake.change_log).markers(since - 1)
     if not markers:
         return since, [] if moved_to is None else [f"there is a slot at {moved_to}, and no window"]
-    found = gaps(markers)
+    problems = gaps(markers)
     if moved_to is not None and moved_to > markers[-1].window.hi:
-        found.append(f"the slot stands at {moved_to}, ahead of the log, which ends at {markers[-1].window.hi}")
-    return markers[-1].ordinal, found
+        problems.append(f"the slot stands at {moved_to}, ahead of the log, which ends at {markers[-1].window.hi}")
+    return markers[-1].ordinal, problems
 
 
 def gaps(markers: Sequence[WindowMarker]) -> list[str]:

@@ -89,8 +89,8 @@ def _carried_out(order: Order, spark: SparkSession | None) -> Iterable[CdcError]
     if order.verb == "sync":
         return sync(pipeline, lambda: session, run_id=order.run, progress=_step).errors
     if order.verb == "snapshot":
-        taken = snapshot(Run(pipeline, lambda: session, run_id=order.run, progress=_step), order.names)
-        return [table.error for table in taken if table.error is not None]
+        snapshots = snapshot(Run(pipeline, lambda: session, run_id=order.run, progress=_step), order.names)
+        return [table.error for table in snapshots if table.error is not None]
     for difference in _differences(order, session):
         _say(f"{DIFFERENCE}{difference}")
     return ()
@@ -110,8 +110,8 @@ def _differences(order: Order, spark: SparkSession) -> Iterator[str]:
     markers = ChangeLog(pipeline.lake.change_log).markers()
     for name in order.names:
         yield from table_differences(followed, name, markers)
-    told = order.database.execute("SELECT content FROM told")
-    yield from message_differences(followed, [str(row[0]) for row in told])
+    rows = order.database.execute("SELECT content FROM told")
+    yield from message_differences(followed, [str(row[0]) for row in rows])
 
 
 def _stopped(report: SyncReport) -> list[QualifiedName]:

@@ -45,13 +45,13 @@ def foreign_tracebacks(errors: Path) -> int:
 
 def _tracebacks(text: str) -> list[list[str]]:
     """The lines of each."""
-    found: list[list[str]] = []
+    tracebacks: list[list[str]] = []
     for line in text.splitlines():
         if line == _TRACEBACK:
-            found.append([])
-        elif found and (line.startswith(" ") or not found[-1] or found[-1][-1].startswith(" ")):
-            found[-1].append(line)
-    return found
+            tracebacks.append([])
+        elif tracebacks and (line.startswith(" ") or not tracebacks[-1] or tracebacks[-1][-1].startswith(" ")):
+            tracebacks[-1].append(line)
+    return tracebacks
 
 
 def _is_ours(traceback: list[str]) -> bool:

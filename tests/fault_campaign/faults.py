@@ -39,10 +39,10 @@ def _kill_child(*words: str) -> Strike:
     """One of its descendants whose command line has one of these words."""
 
     def kill(world: World, client: StandbyProcess, rng: random.Random) -> bool:
-        found = [child for child in psutil.Process(client.process.pid).children(recursive=True) if _is(child, words)]
-        if not found:
+        children = [child for child in psutil.Process(client.process.pid).children(recursive=True) if _is(child, words)]
+        if not children:
             return False
-        rng.choice(found).kill()
+        rng.choice(children).kill()
         return True
 
     return kill

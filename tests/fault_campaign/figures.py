@@ -43,10 +43,10 @@ class Figures:
         if ran.hung:
             self.differ(f"{plan}: it did not come to an end, and was killed")
 
-    def differ(self, *found: str) -> None:
+    def differ(self, *differences: str) -> None:
         """Shown at once: a campaign that is stopped must not keep what it found to itself."""
-        self.differences += found
-        sys.stderr.writelines(f"  difference: {each}\n" for each in found)
+        self.differences += differences
+        sys.stderr.writelines(f"  difference: {each}\n" for each in differences)
 
     @property
     def faultless(self) -> bool:

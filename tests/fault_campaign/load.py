@@ -60,9 +60,9 @@ def _transaction(name: str, tables: Sequence[str], first: int, rng: random.Rando
         undone = change_of(rng.choice(tables), first + 90, rng)
         statements += ["SAVEPOINT undone", undone, "ROLLBACK TO undone"]
     if rng.random() < _MESSAGE:
-        told = f"message {name}"
-        statements.append(f"INSERT INTO told VALUES ('{told}')")
-        statements.append(f"SELECT pg_logical_emit_message(true, 'outbox', '{told}')")
+        content = f"message {name}"
+        statements.append(f"INSERT INTO told VALUES ('{content}')")
+        statements.append(f"SELECT pg_logical_emit_message(true, 'outbox', '{content}')")
     return Transaction(name, tuple(statements), ending)
 
 

@@ -83,9 +83,9 @@ def _like(options: ReadOptions) -> int:
     """The first of the fuzzed options that takes everything these bring."""
     enough = (
         index
-        for index, found in enumerate(READ_OPTIONS)
-        if found.proto_version >= options.proto_version
-        and (found.streaming != "off" or options.streaming == "off")
-        and found.two_phase >= options.two_phase
+        for index, candidate in enumerate(READ_OPTIONS)
+        if candidate.proto_version >= options.proto_version
+        and (candidate.streaming != "off" or options.streaming == "off")
+        and candidate.two_phase >= options.two_phase
     )
     return next(enough)

@@ -81,11 +81,11 @@ def both_assemblies(data: bytes) -> None:
     except LogicalRepError:
         expected = None
     try:
-        found = in_columns(wires, WHOLE_LOG, cuts=[data[0] >> 4], memory=99)
+        rows = in_columns(wires, WHOLE_LOG, cuts=[data[0] >> 4], memory=99)
     except DecodeError:
         return  # stricter on purpose: it knows the window
     # more lenient on purpose: it does not look into tuples
-    assert expected is None or found == expected
+    assert expected is None or rows == expected
 
 
 def one_line(data: bytes) -> None:

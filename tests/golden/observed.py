@@ -49,10 +49,10 @@ def expected_of(recording: Recording, changes: Sequence[ExpectedChange]) -> list
 def assert_agrees(recording: Recording, observed: Sequence[Observed], changes: Sequence[ExpectedChange]) -> None:
     """Same changes, same order, same transactions; raises AssertionError with the first that differ."""
     expected = list(_in_table_order(expected_of(recording, changes)))
-    found = list(_in_table_order(observed))
-    assert [_head(each, recording) for each in found] == [_head(each, recording) for each in expected]
-    assert _grouping(found) == _grouping(expected)
-    for saw, change in zip(found, expected, strict=True):
+    actual = list(_in_table_order(observed))
+    assert [_head(each, recording) for each in actual] == [_head(each, recording) for each in expected]
+    assert _grouping(actual) == _grouping(expected)
+    for saw, change in zip(actual, expected, strict=True):
         if saw.change is not None:
             assert saw.relation is not None
             assert _agrees(saw.change, saw.relation, change), (saw, change)
@@ -103,8 +103,8 @@ def _old_agrees(
         return False
     if sent is None:  # the key is as it was
         return expected.new is not None and all(old[name] == expected.new[name] for name in identity)
-    wanted = [old[name] if name in identity else None for name in names]
-    return [_text(value) for value in sent] == wanted
+    values = [old[name] if name in identity else None for name in names]
+    return [_text(value) for value in sent] == values
 
 
 def _text(value: ColumnValue) -> str | None:

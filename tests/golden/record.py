@@ -63,14 +63,14 @@ def main(arguments: list[str]) -> int:
     )
     chosen = parser.parse_args(arguments)
     names = chosen.themes or list(themes())
-    found: dict[str, list[Recorded]] = {name: [] for name in names}
+    recordings: dict[str, list[Recorded]] = {name: [] for name in names}
     for version in (OF_DEBIAN,) if chosen.unreleased else VERSIONS:
         fetch(version)
         with _server(version) as server:
             for name in names:
-                found[name].append(_record(server, version, Scenario.of(name)))
+                recordings[name].append(_record(server, version, Scenario.of(name)))
         sys.stderr.write(f"PostgreSQL {version}: {len(names)} themes recorded\n")
-    for name, recorded in found.items():
+    for name, recorded in recordings.items():
         _write(Scenario.of(name), recorded)
     return 0
 
@@ -189,7 +189,7 @@ def _read(dsn: str, read: Read) -> list[Row]:
         if not read.two_phase_slot:
             connection.execute("SELECT pg_copy_logical_replication_slot(%s, 'copied', true)", [slot])
             slot = "copied"
-        found = connection.execute(
+        rows = connection.execute(
             sql.SQL(
                 "SELECT (lsn - '0/0')::bigint, xid::text::bigint, data FROM {}(%s, NULL, NULL, VARIADIC %s)"
             ).format(sql.Identifier(f"pg_logical_slot_peek_{'binary_' * (read.plugin == 'pgoutput')}changes")),
@@ -198,7 +198,7 @@ def _read(dsn: str, read: Read) -> list[Row]:
         if slot == "copied":
             connection.execute("SELECT pg_drop_replication_slot('copied')")  # the next one has the same name
     return [
-        Row(_int(lsn), _int(xid), data.encode() if isinstance(data, str) else _bytes(data)) for lsn, xid, data in found
+        Row(_int(lsn), _int(xid), data.encode() if isinstance(data, str) else _bytes(data)) for lsn, xid, data in rows
     ]
 
 

@@ -44,14 +44,14 @@ def commit(database: Database, statements: Sequence[str], *, prepared: bool = Fa
                 connection.execute(statement.format(t=name))
 
 
-def assert_as_audited(found: Sequence[Row], database: Database, table: str) -> None:
+def assert_as_audited(rows: Sequence[Row], database: Database, table: str) -> None:
     """Every change is there once, in order; its row before and after are right as far as they were sent, and what was
     not sent is marked."""
-    places = [(row["_commit_lsn"], row["_ordinal"]) for row in found]
+    places = [(row["_commit_lsn"], row["_ordinal"]) for row in rows]
     assert places == sorted(set(places))
     audit = audit_of(database, table)
-    assert [(row["_operation"], row["_xid"]) for row in found] == [(change.op, change.xid) for change in audit]
-    for row, change in zip(found, audit, strict=True):
+    assert [(row["_operation"], row["_xid"]) for row in rows] == [(change.op, change.xid) for change in audit]
+    for row, change in zip(rows, audit, strict=True):
         _assert_side(row["after"], row["_after_not_sent"], change.new)
         _assert_side(row["before"], row["_before_not_sent"], _old(change, whole=table == "whole"))
 
@@ -64,15 +64,15 @@ def _old(change: Audited, *, whole: bool) -> Mapping[str, Any] | None:
     return {"id": change.old["id"]} if moved else None
 
 
-def _assert_side(found: Row | None, not_sent: Sequence[str] | None, expected: Mapping[str, Any] | None) -> None:
+def _assert_side(side: Row | None, not_sent: Sequence[str] | None, expected: Mapping[str, Any] | None) -> None:
     if expected is None:
-        assert (found, not_sent) == (None, None)
+        assert (side, not_sent) == (None, None)
         return
-    assert found is not None
+    assert side is not None
     lacks = set(not_sent or ())
-    assert {name: value for name, value in found.items() if name not in lacks} == {
+    assert {name: value for name, value in side.items() if name not in lacks} == {
         name: value for name, value in expected.items() if name not in lacks
     }
-    assert all(found[name] is None for name in lacks)
+    assert all(side[name] is None for name in lacks)
     # a value that is stored out of line and did not change is the only one that a new row may lack
-    assert lacks <= (found.keys() - expected.keys() or {"doc"})
+    assert lacks <= (side.keys() - expected.keys() or {"doc"})

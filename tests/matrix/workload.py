@@ -225,7 +225,7 @@ def workload(database: Database, seed: int = 1) -> Iterator[Workload]:
             for connection in connections:
                 connection.execute("ROLLBACK")
             sessions[_ORIGIN_SESSION].connection.close()
-            found = first.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
-            for (gid,) in found:
+            gids = first.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()").fetchall()
+            for (gid,) in gids:
                 first.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
             first.execute("SELECT pg_replication_origin_drop(%s)", [database.name])

@@ -37,10 +37,10 @@ def main(pipeline_file: str, name: str, seed: str) -> None:
     sys.stdin.readline()
     while True:
         try:
-            told = _one_run(pipeline, spark, name, rng)
+            errors = _one_run(pipeline, spark, name, rng)
         except CdcError as error:
-            told = [error]
-        for each in told:
+            errors = [error]
+        for each in errors:
             # the one before may hold a slot or a lock for a moment yet; the last sync must have no error
             sys.stderr.write(f"{name}: {each}\n")
         sys.stderr.flush()
@@ -57,7 +57,9 @@ def _one_run(pipeline: Pipeline, spark: SparkSession, name: str, rng: random.Ran
     assert pipeline.tables is not None
     table = rng.choice(pipeline.tables).name
     return [
-        taken.error for taken in snapshot(Run(pipeline, lambda: spark, run_id=name), [table]) if taken.error is not None
+        outcome.error
+        for outcome in snapshot(Run(pipeline, lambda: spark, run_id=name), [table])
+        if outcome.error is not None
     ]
 
 

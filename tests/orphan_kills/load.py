@@ -66,17 +66,17 @@ class Load:
         self._stop.set()
 
     def _transaction(self, connection: psycopg.Connection[tuple[object, ...]]) -> None:
-        told = None
+        message = None
         rolled_back = self.rng.random() < 0.05
         with connection.transaction(force_rollback=rolled_back):
             for _ in range(self.rng.randrange(1, 4)):
                 connection.execute(self._statement())
             if self.rng.random() < 0.3:
-                told = f"message {self._next}"
-                connection.execute("SELECT pg_logical_emit_message(true, 'outbox', %s)", [told])
+                message = f"message {self._next}"
+                connection.execute("SELECT pg_logical_emit_message(true, 'outbox', %s)", [message])
         self.transactions += 1
-        if told is not None and not rolled_back:
-            self.messages.append(told)
+        if message is not None and not rolled_back:
+            self.messages.append(message)
 
     def _statement(self) -> str:
         self._next += 10

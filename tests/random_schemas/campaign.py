@@ -54,10 +54,10 @@ class Figures:
     seconds: float = 0
     differences: list[str] = field(default_factory=list)
 
-    def differ(self, *found: str) -> None:
+    def differ(self, *differences: str) -> None:
         """Shown at once: a campaign that is stopped must not keep what it found to itself."""
-        self.differences += found
-        sys.stderr.writelines(f"\n{each}\n" for each in found)
+        self.differences += differences
+        sys.stderr.writelines(f"\n{each}\n" for each in differences)
 
     def __str__(self) -> str:
         return "\n".join(
@@ -115,9 +115,9 @@ class _World:
         waiting = [table.name for table in report.tables if isinstance(table.error, NeedsSnapshotError)]
         errors = _unforeseen(error for error in report.errors if not isinstance(error, NeedsSnapshotError))
         if waiting:
-            taken = snapshot(Run(self.pipeline, lambda: self.spark), tuple(dict.fromkeys(waiting)))
-            figures.snapshots += len(taken)
-            figures.by_hand += len(taken)
+            snapshots = snapshot(Run(self.pipeline, lambda: self.spark), tuple(dict.fromkeys(waiting)))
+            figures.snapshots += len(snapshots)
+            figures.by_hand += len(snapshots)
             errors += _unforeseen(sync(self.pipeline, lambda: self.spark).errors)
         return errors
 

@@ -153,7 +153,7 @@ def _each(
 
 def answers(spark: SparkSession, database: Database, folder: Path) -> dict[str, dict[str, str]]:
     """By kind and reader: ✓, ``refuses``, or WRONG if its rows differ from those that Spark reads."""
-    found = {}
+    results = {}
     for name, kind in KINDS.items():
         path = _followed(spark, database, folder, name, kind)
         assert features_of(path) == kind.features, name
@@ -162,9 +162,9 @@ def answers(spark: SparkSession, database: Database, folder: Path) -> dict[str, 
         rows = rows.withColumns({name: rows[name].cast("string") for name, sql in types.items() if sql == "variant"})
         expected = tuple(printed([row.asDict(recursive=True) for row in rows.collect()]))
         with ThreadPoolExecutor(2) as pool:
-            asked = dict(zip(READERS, pool.map(lambda reader, at=path: _asked(reader, at), READERS), strict=True))
-        found[name] = {reader: answer.against(expected, types) for reader, answer in asked.items()}
-    return found
+            replies = dict(zip(READERS, pool.map(lambda reader, at=path: _asked(reader, at), READERS), strict=True))
+        results[name] = {reader: answer.against(expected, types) for reader, answer in replies.items()}
+    return results
 
 
 def features_of(path: str) -> frozenset[str]:
@@ -191,8 +191,8 @@ def _pipeline(database: Database, folder: Path, name: str, kind: Kind) -> Pipeli
 
 def _asked(reader: str, table: str) -> Answer:
     command = [str(ENVIRONMENT / "bin" / "python"), str(Path(__file__).with_name("read.py")), reader, table]
-    said = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True).stdout
-    answer = json.loads(said.splitlines()[-1])
+    output = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True).stdout
+    answer = json.loads(output.splitlines()[-1])
     rows = answer.get("rows")
     return Answer(None if rows is None else tuple(rows), answer.get("refused", ""))
 
@@ -202,7 +202,7 @@ def versions() -> dict[str, str]:
     return dict(re.findall(r"^([a-z-]+)==(\S+)$", REQUIREMENTS.read_text(), re.MULTILINE))
 
 
-def table_of(found: Mapping[str, Mapping[str, str]]) -> str:
+def table_of(results: Mapping[str, Mapping[str, str]]) -> str:
     """The page's table."""
     package = dict.fromkeys(("pandas", "pyarrow", "query_builder"), "deltalake")
     heads = [
@@ -212,7 +212,7 @@ def table_of(found: Mapping[str, Mapping[str, str]]) -> str:
     lines = ["| table | needs | " + " | ".join(heads) + " |", "|---" * (len(heads) + 2) + "|"]
     for name, kind in KINDS.items():
         needs = ", ".join(f"`{feature}`" for feature in sorted(kind.features)) or "nothing"
-        lines.append(f"| {kind.words} | {needs} | " + " | ".join(found[name][reader] for reader in NAMES) + " |")
+        lines.append(f"| {kind.words} | {needs} | " + " | ".join(results[name][reader] for reader in NAMES) + " |")
     return "\n".join(lines)
 
 
@@ -224,9 +224,9 @@ def page_with(table: str) -> str:
 def main() -> None:
     spark = spark_session(SparkOptions(master="local[2]", jars=str(JARS)))
     with started(18) as server, fresh_database(server) as database, tempfile.TemporaryDirectory() as folder:
-        found = answers(spark, database, Path(folder))
-    PAGE.write_text(page_with(table_of(found)))
-    sys.stdout.write(f"{table_of(found)}\n")
+        results = answers(spark, database, Path(folder))
+    PAGE.write_text(page_with(table_of(results)))
+    sys.stdout.write(f"{table_of(results)}\n")
     spark.stop()
 
 

@@ -40,8 +40,8 @@ def query_builder(table: str) -> Rows:
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
 
-    found = QueryBuilder().register("t", DeltaTable(table)).execute("SELECT * FROM t")
-    return list(pa.table(found).to_pylist())
+    result = QueryBuilder().register("t", DeltaTable(table)).execute("SELECT * FROM t")
+    return list(pa.table(result).to_pylist())
 
 
 def datafusion(table: str) -> Rows:

@@ -73,9 +73,9 @@ class LargeTable:
     def read_on(self, *, to_the_end: bool = False, name: QualifiedName = BIG) -> TableSnapshot:
         """Read one chunk, or all that are left, as a process of its own would."""
         with Exporter(self.pipeline.source.dsn, PATIENT if to_the_end else ONE_CHUNK) as exporter:
-            (taken,) = snapshot(Run(self.pipeline, self.spark), [name], exporter=exporter)
-        assert taken.error is None or isinstance(taken.error, SnapshotGoesOnError), taken.error
-        return taken
+            (outcome,) = snapshot(Run(self.pipeline, self.spark), [name], exporter=exporter)
+        assert outcome.error is None or isinstance(outcome.error, SnapshotGoesOnError), outcome.error
+        return outcome
 
     @property
     def folder(self) -> Path:
@@ -100,16 +100,16 @@ class LargeTable:
         return self.database.execute("SELECT * FROM big ORDER BY id")
 
     def lake_rows(self) -> list[tuple[object, ...]]:
-        found = held_rows(DeltaTable(self.pipeline.lake.table(BIG))).sort_by("id")
-        assert found.column_names == self.columns
-        return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+        rows = held_rows(DeltaTable(self.pipeline.lake.table(BIG))).sort_by("id")
+        assert rows.column_names == self.columns
+        return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
     def as_copied(self) -> pa.Table:
         """The rows as another tool has them: with another name of a column, in another order, and a column of its
         own."""
-        found = self.database.execute("SELECT id, doc, n, filler, 0 FROM big ORDER BY md5(id::text)")
+        rows = self.database.execute("SELECT id, doc, n, filler, 0 FROM big ORDER BY md5(id::text)")
         types = (pa.int64(), pa.large_string(), pa.int32(), pa.string(), pa.int64())
-        columns = [pa.array(column, kind) for column, kind in zip(zip(*found, strict=True), types, strict=True)]
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), types, strict=True)]
         return pa.table(columns, ["id", "doc", "n", "text", "_loaded"])
 
     def copy_to(self, path: Path) -> None:

@@ -88,7 +88,7 @@ def read_again(report: SyncReport) -> dict[str, str]:
 
 def assert_equal(spark: SparkSession, pipeline: Pipeline, *names: QualifiedName) -> None:
     """Row by row, at rest."""
-    differing = [found for found in compare(spark, pipeline, names) if not found.equal]
+    differing = [comparison for comparison in compare(spark, pipeline, names) if not comparison.equal]
     assert not differing, differing
 
 
@@ -97,6 +97,8 @@ def versions(pipeline: Pipeline, *names: QualifiedName) -> dict[str, int]:
     is written twice and none is left out."""
     markers = ChangeLog(pipeline.lake.change_log).markers()
     paths = {name.relname: pipeline.lake.table(name) for name in names}
-    found = [f"{relname}: {fault}" for relname, path in paths.items() for fault in faults(our_commits(path), markers)]
-    assert not found, found
+    problems = [
+        f"{relname}: {fault}" for relname, path in paths.items() for fault in faults(our_commits(path), markers)
+    ]
+    assert not problems, problems
     return {relname: DeltaTable(path).version() for relname, path in paths.items()}

@@ -114,16 +114,16 @@ def first_rows() -> list[Row]:
 def endless_changes(chosen: random.Random) -> Iterator[Transaction]:
     """Of rows that may be there or not; every fortieth transaction empties the table."""
     for number in range(1 << 30):
-        there, other, new = chosen.randrange(1, 40), chosen.randrange(1, 40), 1000 + number
-        put = f"VALUES ({there}, 'w{number}', repeat('w', {3000 + number % 50}), {number % 7})"
+        old, other, new = chosen.randrange(1, 40), chosen.randrange(1, 40), 1000 + number
+        put = f"VALUES ({old}, 'w{number}', repeat('w', {3000 + number % 50}), {number % 7})"
         insert = f"INSERT INTO item {put} ON CONFLICT (id) DO NOTHING"
         kinds: tuple[Transaction, ...] = (
             (insert,),
-            (f"UPDATE item SET n = n + 1 WHERE id IN ({there}, {other})",),
-            (f"UPDATE item SET doc = repeat('u', 3500), v = 'u{number}' WHERE id = {there}",),
-            (f"DELETE FROM item WHERE id = {there}",),
-            (f"UPDATE item SET id = {new} WHERE id = {there}",),
-            (f"DELETE FROM item WHERE id = {there}", insert),
+            (f"UPDATE item SET n = n + 1 WHERE id IN ({old}, {other})",),
+            (f"UPDATE item SET doc = repeat('u', 3500), v = 'u{number}' WHERE id = {old}",),
+            (f"DELETE FROM item WHERE id = {old}",),
+            (f"UPDATE item SET id = {new} WHERE id = {old}",),
+            (f"DELETE FROM item WHERE id = {old}", insert),
         )
         yield ("TRUNCATE item", insert) if number % 40 == 39 else chosen.choice(kinds)
 

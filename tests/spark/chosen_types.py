@@ -123,11 +123,11 @@ def assert_equal(followed: Followed) -> None:
     with followed.database.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET extra_float_digits = 3")
         source: list[list[Any]] = [list(row) for row in connection.execute(EXPECTED).fetchall()]
-    found: list[list[Any]] = [list(row) for row in lake]
-    for row in (*source, *found):  # NaN is no NaN to Python
+    lake_rows: list[list[Any]] = [list(row) for row in lake]
+    for row in (*source, *lake_rows):  # NaN is no NaN to Python
         if row[ratios] is not None:
             row[ratios] = [None if each is None else str(float(each)) for each in row[ratios]]
         for place in documents:
             if row[place] is not None:
                 row[place] = json.dumps(json.loads(row[place], parse_float=number), sort_keys=True)
-    assert sorted(found, key=repr) == sorted(source, key=repr)
+    assert sorted(lake_rows, key=repr) == sorted(source, key=repr)

@@ -32,28 +32,30 @@ class OurCommit:
 
 def our_commits(table: str) -> list[OurCommit]:
     """Oldest first. An OPTIMIZE, ours or not, carries no transaction identifier and is none of them."""
-    found = []
+    commits = []
     for file in sorted(Path(table, "_delta_log").glob("*.json")):
         actions = [json.loads(line) for line in file.read_text().splitlines()]
         txn = next((action["txn"] for action in actions if "txn" in action), None)
         if txn is None:
             continue
-        told = json.loads(next(action["commitInfo"]["userMetadata"] for action in actions if "commitInfo" in action))
-        found.append(
+        metadata = json.loads(
+            next(action["commitInfo"]["userMetadata"] for action in actions if "commitInfo" in action)
+        )
+        commits.append(
             OurCommit(
                 version=int(file.stem),
                 app_id=txn["appId"],
                 number=txn["version"],
-                generation=told["generation"],
-                relid=told["relid"],
-                first=told["first_window"],
-                last=told["last_window"],
-                takes_windows=told["lo"] != told["hi"],
-                run_id=told["run_id"],
+                generation=metadata["generation"],
+                relid=metadata["relid"],
+                first=metadata["first_window"],
+                last=metadata["last_window"],
+                takes_windows=metadata["lo"] != metadata["hi"],
+                run_id=metadata["run_id"],
                 at=file.stat().st_mtime,
             )
         )
-    return found
+    return commits
 
 
 def commits_after_death(commits: Sequence[OurCommit], deaths: Mapping[str, float]) -> int:
@@ -69,7 +71,7 @@ def faults(commits: Sequence[OurCommit], markers: Sequence[WindowMarker]) -> lis
     snapshot may hold nothing else; if it does, the rows differ. So they do if windows are missing whose changes only
     seem to cancel out: as many rows inserted as deleted are no change when they are the same rows.
     """
-    found = []
+    problems = []
     changes = {(marker.ordinal, counts.relid): counts.changes for marker in markers for counts in marker.relations}
     begins = {marker.ordinal: marker.window.lo for marker in markers}
     for before, after in pairwise(commits):
@@ -79,17 +81,17 @@ def faults(commits: Sequence[OurCommit], markers: Sequence[WindowMarker]) -> lis
         if _may_cancel_out([changes[n, after.relid] for n in left_out]):
             left_out = []
         if after.app_id == before.app_id and after.number <= before.number:
-            found.append(f"number {after.number} after {before.number}: {after}")
+            problems.append(f"number {after.number} after {before.number}: {after}")
         if after.generation != before.generation:
             if any(each.generation == after.generation for each in commits if each.version < before.version):
-                found.append(f"a snapshot that was replaced is back: {after}")
+                problems.append(f"a snapshot that was replaced is back: {after}")
         elif not after.takes_windows and after.last < before.last:
-            found.append(f"columns were written at window {after.last}, the table was at {before.last}: {after}")
+            problems.append(f"columns were written at window {after.last}, the table was at {before.last}: {after}")
         elif after.takes_windows and after.first <= before.last:
-            found.append(f"windows {after.first} to {min(after.last, before.last)} twice: {after}")
+            problems.append(f"windows {after.first} to {min(after.last, before.last)} twice: {after}")
         elif left_out:
-            found.append(f"windows {left_out} left out: {after}")
-    return found
+            problems.append(f"windows {left_out} left out: {after}")
+    return problems
 
 
 def _may_cancel_out(changes: Sequence[ChangeCounts]) -> bool:

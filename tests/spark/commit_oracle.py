@@ -30,9 +30,9 @@ class Commits:
         log = ChangeLog(pipeline.lake.change_log)
         markers = log.markers()
         relids = sorted({counts.relid for marker in markers for counts in marker.relations})
-        found = log.read(relids, markers[0].ordinal, markers[-1].ordinal)
+        changes = log.read(relids, markers[0].ordinal, markers[-1].ordinal)
         rows = list(
-            zip(*(found.column(name).to_pylist() for name in ("commit_lsn", "xid", "commit_time")), strict=True)
+            zip(*(changes.column(name).to_pylist() for name in ("commit_lsn", "xid", "commit_time")), strict=True)
         )
         return cls({lsn: xid for lsn, xid, _ in rows if xid is not None}, {lsn: at for lsn, _, at in rows if at})
 
@@ -48,11 +48,11 @@ class Commits:
 
 
 def assert_commits(
-    pipeline: Pipeline, state: TableState, held: Sequence[Row], names: Sequence[str], expected: Sequence[Written]
+    pipeline: Pipeline, state: TableState, rows: Sequence[Row], names: Sequence[str], expected: Sequence[Written]
 ) -> None:
     commits, lsn = Commits.of(pipeline), int(state.snapshot_lsn)
-    found = Counter((tuple(row[name] for name in names), commits.named_by(row, lsn)) for row in held)
-    assert found == Counter(expected)
+    writes = Counter((tuple(row[name] for name in names), commits.named_by(row, lsn)) for row in rows)
+    assert writes == Counter(expected)
 
 
 def last_writers(mode: Mode, names: Sequence[str], since: Sequence[Row], changes: Sequence[Audited]) -> list[Written]:

@@ -96,11 +96,11 @@ class CommitTables:
         first = [{"id": g, "v": f"v{g}", "doc": "d" * (3000 + g), "n": g % 3} for g in range(1, 21)]
         for name, mode in TABLES.items():
             table = QualifiedName("public", name)
-            held, changes = rows(table), audit_of(self.database, name)
+            lake_rows, changes = rows(table), audit_of(self.database, name)
             own = [column.name for column in own_columns(Form(mode, BOTH))]
-            assert set(held[0]) - {"w"} == {*NAMES, *own}
+            assert set(lake_rows[0]) - {"w"} == {*NAMES, *own}
             if name == "copies":
                 expected = Copies.of(NAMES, first * 2, changes).written
             else:
                 expected = last_writers(mode, NAMES, first, changes)
-            assert_commits(pipeline, state(table), held, NAMES, expected)
+            assert_commits(pipeline, state(table), lake_rows, NAMES, expected)

@@ -52,8 +52,8 @@ class Order:
 
     def to_its_end(self, folder: Path) -> None:
         with self.process(folder) as client:
-            said = client.communicate(timeout=400)[0]
-            assert client.returncode == 0, said
+            output = client.communicate(timeout=400)[0]
+            assert client.returncode == 0, output
 
 
 def main(file: str) -> None:
@@ -68,8 +68,8 @@ def main(file: str) -> None:
     if order.what == "sync":
         errors = list(sync(order.pipeline, lambda: spark, run_id=order.run_id).errors)
     else:
-        taken = snapshot(Run(order.pipeline, lambda: spark, run_id=order.run_id), order.names)
-        errors = [each.error for each in taken if each.error is not None]
+        snapshots = snapshot(Run(order.pipeline, lambda: spark, run_id=order.run_id), order.names)
+        errors = [each.error for each in snapshots if each.error is not None]
     for error in errors:
         sys.stderr.write(f"{error}\n")
     sys.exit(1 if errors else 0)

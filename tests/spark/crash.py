@@ -38,8 +38,8 @@ def started(step: str, pipeline: Pipeline, folder: Path) -> ForkedProgram:
     """That process; ``folder`` is of the test, for the pickled pipeline and what is printed."""
     file = folder / "pipeline.pickle"
     file.write_bytes(pickle.dumps(pipeline))
-    with (folder / SAID).open("w") as said:
-        return start_program("tests.spark.crash", step, str(file), stdout=said, stderr=said)
+    with (folder / SAID).open("w") as output:
+        return start_program("tests.spark.crash", step, str(file), stdout=output, stderr=output)
 
 
 def while_landing(pipeline: Pipeline) -> None:

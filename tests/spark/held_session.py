@@ -54,8 +54,8 @@ def held_session(spark: SparkSession, gate: Gate, step: Step) -> SparkSession:
     """``spark``, whose writes are held at ``gate``."""
     # the product tells a Connect client by the module of its class
     kind = type("HeldSession", (_HeldSession,), {"__module__": type(spark).__module__})
-    held: SparkSession = kind(spark, gate, step)
-    return held
+    session: SparkSession = kind(spark, gate, step)
+    return session
 
 
 class _HeldSession:

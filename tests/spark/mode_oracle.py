@@ -34,8 +34,8 @@ def xids_by_lsn(pipeline: Pipeline) -> dict[int, int]:
     log = ChangeLog(pipeline.lake.change_log)
     markers = log.markers()
     relids = sorted({counts.relid for marker in markers for counts in marker.relations})
-    found = log.read(relids, markers[0].ordinal, markers[-1].ordinal)
-    pairs = zip(found.column("commit_lsn").to_pylist(), found.column("xid").to_pylist(), strict=True)
+    changes = log.read(relids, markers[0].ordinal, markers[-1].ordinal)
+    pairs = zip(changes.column("commit_lsn").to_pylist(), changes.column("xid").to_pylist(), strict=True)
     return {lsn: xid for lsn, xid in pairs if xid is not None}
 
 
@@ -48,48 +48,48 @@ class Oracle:
     xids: Mapping[int, int]
     whole: bool = False
 
-    def assert_agrees(self, mode: Mode, held: Sequence[Row]) -> None:
+    def assert_agrees(self, mode: Mode, rows: Sequence[Row]) -> None:
         {
             "mirror": self._assert_mirror,
             "soft_delete": self._assert_soft_deleted,
             "history": self._assert_history,
             "append": self._assert_appended,
-        }[mode](held)
+        }[mode](rows)
 
     @property
     def _versions(self) -> Versions:
         return Versions.of("id", self.since, self.audit)
 
-    def _assert_mirror(self, held: Sequence[Row]) -> None:
-        assert Counter(map(_values, held)) == Counter(_values(row) for row, _ in self._versions.open.values())
+    def _assert_mirror(self, rows: Sequence[Row]) -> None:
+        assert Counter(map(_values, rows)) == Counter(_values(row) for row, _ in self._versions.open.values())
 
-    def _assert_soft_deleted(self, held: Sequence[Row]) -> None:
-        assert Counter((_values(row), row["_deleted_at"] is not None) for row in held) == (
+    def _assert_soft_deleted(self, rows: Sequence[Row]) -> None:
+        assert Counter((_values(row), row["_deleted_at"] is not None) for row in rows) == (
             Counter((_values(row), deleted is not None) for row, deleted in self._versions.soft_deleted)
         )
 
-    def _assert_history(self, held: Sequence[Row]) -> None:
+    def _assert_history(self, rows: Sequence[Row]) -> None:
         xids = self.xids
         assert Counter(
             (_values(row), xids.get(row["_valid_from_lsn"]), row["_valid_to_lsn"] and xids[row["_valid_to_lsn"]])
-            for row in held
+            for row in rows
         ) == Counter((_values(row), begun, ended) for row, begun, ended in self._versions.history)
-        assert all((row["_valid_to"] is None) == (row["_valid_to_lsn"] is None) for row in held)
-        assert all(row["_valid_to"] is None or row["_valid_from"] <= row["_valid_to"] for row in held)
+        assert all((row["_valid_to"] is None) == (row["_valid_to_lsn"] is None) for row in rows)
+        assert all(row["_valid_to"] is None or row["_valid_from"] <= row["_valid_to"] for row in rows)
 
-    def _assert_appended(self, held: Sequence[Row]) -> None:
-        snapshot = [_values(row) for row in held if row["_operation"] == "snapshot"]
+    def _assert_appended(self, rows: Sequence[Row]) -> None:
+        snapshot = [_values(row) for row in rows if row["_operation"] == "snapshot"]
         assert Counter(snapshot) == Counter(map(_values, self.since))
         expected = [change for audited in self.audit for change in self._as_appended(audited)]
-        found = [
+        changes = [
             (row["_operation"], row["_xid"], *_shown(row))
             for row in sorted(
-                held, key=lambda row: (row["_commit_lsn"], row["_ordinal"], row["_operation"] != "update_before")
+                rows, key=lambda row: (row["_commit_lsn"], row["_ordinal"], row["_operation"] != "update_before")
             )
             if row["_operation"] != "snapshot"
         ]
-        assert [change[:2] for change in found] == [change[:2] for change in expected]
-        assert [_agree(*pair) for pair in zip(found, expected, strict=True)] == [True] * len(found)
+        assert [change[:2] for change in changes] == [change[:2] for change in expected]
+        assert [_agree(*pair) for pair in zip(changes, expected, strict=True)] == [True] * len(changes)
 
     def _as_appended(self, change: Audited) -> list[tuple[Any, ...]]:
         nothing = (None,) * len(COLUMNS)
@@ -111,6 +111,6 @@ def _shown(row: Row) -> tuple[Any, ...]:
     return tuple(_NOT_SENT if name in missing else row[name] for name in COLUMNS)
 
 
-def _agree(found: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+def _agree(change: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
     """What was sent is right; what was not, is not claimed to be anything."""
-    return all(mine is _NOT_SENT or mine == theirs for mine, theirs in zip(found, expected, strict=True))
+    return all(mine is _NOT_SENT or mine == theirs for mine, theirs in zip(change, expected, strict=True))

@@ -87,8 +87,10 @@ def _synced(pipeline: Pipeline, spark: SparkSession) -> None:
 def tasks_between(events: Path, began: float, ended: float) -> int:
     """How many tasks were launched in that time."""
     (log,) = events.iterdir()
-    told = (json.loads(line) for line in log.read_text().splitlines())
-    launched = (event["Task Info"]["Launch Time"] / 1000 for event in told if event["Event"] == "SparkListenerTaskEnd")
+    entries = (json.loads(line) for line in log.read_text().splitlines())
+    launched = (
+        event["Task Info"]["Launch Time"] / 1000 for event in entries if event["Event"] == "SparkListenerTaskEnd"
+    )
     return sum(began <= at <= ended for at in launched)
 
 

@@ -106,14 +106,14 @@ def write_one_version_twice(pipeline: Pipeline, spark: SparkSession) -> list[str
     hadoop: Any = spark._jsparkSession.sessionState().newHadoopConf()
     store = jvm.postgres_cdc.ConditionalLogStore(hadoop)
     file = jvm.org.apache.hadoop.fs.Path(f"{pipeline.lake.path}/raced/_delta_log/00000000000000000000.json")
-    said = []
+    answers = []
     for content, overwrite in (("ours", False), ("ours", False), ("theirs", False), ("theirs", True)):
         try:
             store.write(file, jvm.java.util.Collections.singletonList(content).iterator(), overwrite, hadoop)
-            said.append("written")
+            answers.append("written")
         except Py4JJavaError as error:
-            said.append(error.java_exception.getClass().getSimpleName())
-    return said
+            answers.append(error.java_exception.getClass().getSimpleName())
+    return answers
 
 
 def race(pipeline: Pipeline, spark: SparkSession) -> list[str]:
@@ -151,9 +151,9 @@ def _raced(pipeline: Pipeline, spark: SparkSession, writers: ThreadPoolExecutor,
 
     contents = [f"writer {number}" for number in range(4)]
     done = list(writers.map(lambda write, content: write(content), (by_ours, *[by_spark] * 3), contents))
-    held = content_of(log, name).to_pybytes().decode().strip()
+    entry = content_of(log, name).to_pybytes().decode().strip()
     won = [content for content, wrote in zip(contents, done, strict=True) if wrote]
-    return [] if won == [held] else [f"version {version}: {won} have written, and it has {held}"]
+    return [] if won == [entry] else [f"version {version}: {won} have written, and it has {entry}"]
 
 
 def alter(pipeline: Pipeline, spark: SparkSession) -> None:

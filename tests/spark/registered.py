@@ -42,15 +42,15 @@ def followed(pipeline: Pipeline, dsn: str, spark: SparkSession) -> dict[str, Any
 
     spark.sql(f"CREATE SCHEMA {SCHEMA}")
     spark.sql(f"CREATE TABLE {SCHEMA}.taken USING DELTA AS SELECT 'somebody else''s' AS owner")
-    found = {"first": synced()}
-    found["renamed"] = synced("ALTER TABLE orders RENAME TO purchases", "INSERT INTO purchases VALUES (2, 'b')")
+    stages = {"first": synced()}
+    stages["renamed"] = synced("ALTER TABLE orders RENAME TO purchases", "INSERT INTO purchases VALUES (2, 'b')")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("SELECT pg_drop_replication_slot(%s)", [pipeline.source.slot])
         connection.execute("INSERT INTO purchases VALUES (3, 'c')")
     recovered = recover(pipeline, lambda: spark)
     assert recovered.errors == (), recovered.errors
-    found["recovered"] = synced("ALTER TABLE purchases ADD w int DEFAULT 7")
-    return found
+    stages["recovered"] = synced("ALTER TABLE purchases ADD w int DEFAULT 7")
+    return stages
 
 
 def main(file: str, dsn: str) -> None:

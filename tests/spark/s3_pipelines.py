@@ -87,6 +87,6 @@ def started(command: Command, *programs: str) -> subprocess.Popen[str]:
 
 def answer(process: subprocess.Popen[str]) -> Any:
     """What each of them returns."""
-    said, _ = process.communicate(timeout=_SECONDS)
+    output, _ = process.communicate(timeout=_SECONDS)
     assert process.returncode == 0
-    return json.loads(said)
+    return json.loads(output)

@@ -136,9 +136,9 @@ def server_in_the_past(folder: Path, at: datetime) -> Iterator[tuple[PostgresSer
 
 
 def binaries() -> Path:
-    found = wheel_binaries()
-    assert found is not None, "dagster-postgres-cdc[demo] brings an embedded PostgreSQL"
-    return found
+    folder = wheel_binaries()
+    assert folder is not None, "dagster-postgres-cdc[demo] brings an embedded PostgreSQL"
+    return folder
 
 
 def start(say: Callable[[str], None]) -> None:

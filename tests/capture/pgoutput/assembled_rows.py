@@ -64,7 +64,7 @@ def in_columns(
 ) -> list[Row]:
     """The changes of ``landed``, each once."""
     announced = set()
-    found: dict[Row, None] = {}
+    rows: dict[Row, None] = {}
     for row in landed(wires, of, cuts, memory, masked).to_pylist():
         if row["kind"] == "R":
             announced.add(row["version"])
@@ -72,8 +72,8 @@ def in_columns(
             assert row["kind"] in "TM" or row["version"] in announced
             known = {name: row[name] for name in ("commit_lsn", "ordinal", "xid", "origin", "origin_lsn", "kind")}
             row = Row(**known, version=row["version"], data=row["data"])
-            found[row] = None  # a Truncate has a row for each of its tables
-    return list(found)
+            rows[row] = None  # a Truncate has a row for each of its tables
+    return list(rows)
 
 
 def one_by_one(wires: list[bytes], options: ReadOptions) -> list[Row]:

@@ -38,8 +38,8 @@ def revenue_per_customer() -> dg.MaterializeResult[None]:
     for table in cut["tables"]:
         if table["name"] in TABLES:
             query.register(table["name"].split(".")[1], DeltaTable(table["path"], version=table["delta_version"]))
-    found = pa.table(query.execute(REVENUE).read_all())
+    result = pa.table(query.execute(REVENUE).read_all())
     # without the fields' metadata, which comes from the tables' column mapping and cannot be written
-    rows = pa.table(found.columns, found.column_names)
+    rows = pa.table(result.columns, result.column_names)
     write_deltalake(f"{os.environ['SHOP_LAKE']}/gold/revenue_per_customer", rows, mode="overwrite")
     return dg.MaterializeResult(metadata={"dagster/row_count": rows.num_rows, "lsn": cut["lsn"]})

@@ -33,19 +33,19 @@ def revenue_by_city(context: dg.AssetExecutionContext):
         passed=wrong.is_empty(),
         metadata={"wrong": wrong.height, "first_of_them": str(wrong["id"].sort().head(20).to_list())},
     )
-    found = (
+    revenue = (
         orders.filter(pl.col("status") != "cancelled")
         .group_by("city")
         .agg(pl.len().alias("orders"), pl.col("amount").sum().alias("revenue"))
         .sort("city")
         .collect()
     )
-    found.write_parquet(file_of("revenue_by_city", context.partition_key))
+    revenue.write_parquet(file_of("revenue_by_city", context.partition_key))
     yield dg.MaterializeResult(
         metadata={
-            "dagster/row_count": found.height,
-            "orders": int(found["orders"].sum()),
-            "revenue": float(found["revenue"].sum()),
+            "dagster/row_count": revenue.height,
+            "orders": int(revenue["orders"].sum()),
+            "revenue": float(revenue["revenue"].sum()),
         }
     )
 
