@@ -101,7 +101,9 @@ class LargeTable:
 
     def lake_rows(self) -> list[tuple[object, ...]]:
         rows = held_rows(DeltaTable(self.pipeline.lake.table(BIG))).sort_by("id")
-        assert rows.column_names == self.columns
+        of_commit = self.pipeline.table(BIG).metadata_columns
+        assert rows.column_names == [*self.columns, *of_commit]
+        rows = rows.select(self.columns)
         return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
     def as_copied(self) -> pa.Table:
