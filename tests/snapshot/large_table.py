@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
@@ -82,7 +83,7 @@ class LargeTable:
         return Path(self.pipeline.lake.staging(BIG), "chunks")
 
     @property
-    def plan(self) -> dict[str, list[object]]:
+    def plan(self) -> dict[str, Any]:
         return dict(json.loads(max(self.folder.glob("plan-*.json")).read_text()))
 
     @property
