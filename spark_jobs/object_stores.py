@@ -127,13 +127,13 @@ def _parts(location: Location) -> tuple[str, str]:
 
 
 def spark_settings(location: Location) -> dict[str, str]:
-    """For sessions that we start."""
+    """Where the store is, for sessions that we start."""
     store = store_of(location)
     if store is None:
         return {}
     hadoop = {f"spark.hadoop.{key}": value for key, value in store.hadoop(location.storage.settings).items()}
     schemes = [scheme for scheme, known in _STORES.items() if known is store and store.log_store]
-    return {**store.spark, **hadoop, **{f"spark.delta.logStore.{scheme}.impl": store.log_store for scheme in schemes}}
+    return {**hadoop, **{f"spark.delta.logStore.{scheme}.impl": store.log_store for scheme in schemes}}
 
 
 def _s3(settings: StoreSettings, bucket: str) -> fs.FileSystem:

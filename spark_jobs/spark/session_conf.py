@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from spark_jobs.configuration import SparkOptions
+from spark_jobs.object_stores import store_named
 from spark_jobs.spark.delta_jars import jars_conf
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -78,6 +79,8 @@ def session_conf(options: SparkOptions, *, with_jars: bool = True) -> dict[str, 
     """
     conf = {**_STATIC_CONF, **RUNTIME_CONF}
     conf |= _LOCAL_CONF if is_local(options) else {LOG_PARTITIONS: FEW_LOG_PARTITIONS[1]}
+    if options.store is not None:
+        conf |= store_named(options.store).spark
     if with_jars:
         conf |= jars_conf(options)
     own = dict(options.config)

@@ -75,7 +75,6 @@ def test_what_spark_and_object_store_are_told() -> None:
     assert spark_settings(location) == {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.hadoop.fs.s3a.performance.flags": "create",
-        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.hadoop.fs.s3a.endpoint": "http://minio:9000",
         "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
