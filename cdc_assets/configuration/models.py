@@ -240,7 +240,9 @@ class SnapshotModel(StrictModel):
         examples=["256MiB"],
     )
     parallel: Count | None = Field(
-        default=None, description="How many chunks are read at once. Default: one for each core.", examples=[4]
+        default=None,
+        description="How many chunks are read at once. Default: one for each core; by executors of a cluster, 16.",
+        examples=[4],
     )
     rate_limit: Size | None = Field(
         default=None,

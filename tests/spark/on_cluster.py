@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from spark_jobs.configuration import Lake, MergeEngine, Pipeline, Source, SparkOptions, Table
+from spark_jobs.configuration import Lake, MergeEngine, Pipeline, SnapshotOptions, Source, SparkOptions, Table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import sync
@@ -41,6 +41,7 @@ MUCH = (
     "INSERT INTO many SELECT g, 'new ' || g FROM generate_series(20000001, 20020000) g",
 )
 BY_EXECUTORS = WriteLimits(on_driver_bytes=0)
+IN_CHUNKS = SnapshotOptions(chunk_bytes=8 << 20)
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def followed(order: Order, spark: SparkSession) -> dict[str, tuple[float, float]
         source = Source(SecretStr(database.dsn), f"{database.name}_{engine}", f"{database.name}_{engine}")
         tables = tuple(map(Table, NAMES if engine in order.much else NAMES[:1]))
         made = Pipeline(engine, source, Lake(str(order.lake / engine)), tables=tables)
-        pipelines[engine] = replace(made, merge_engine=engine, spark=order.options)
+        pipelines[engine] = replace(made, merge_engine=engine, spark=order.options, snapshot=IN_CHUNKS)
         _synced(pipelines[engine], spark)
     database.execute(*TEN_ROWS)
     for engine, pipeline in pipelines.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -119,3 +120,25 @@ def test_rows_that_move_are_found_by_keys_of_several_types(
     )
     large.read_on(to_the_end=True, name=TYPES)
     assert_equal(spark, pipeline, TYPES)
+
+
+def test_executors_read_them(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """Each chunk in a job of its own, whose rows stay when the driver ends; with DDL and values that do not fit."""
+    large = LargeTable.at(created(database), tmp_path / "lake", spark=lambda: spark, engine="spark")
+    large.pipeline = replace(
+        large.pipeline, spark=replace(large.pipeline.spark, handed_in=True), on_unrepresentable="null"
+    )
+    database.execute("ALTER TABLE big ADD at date", "UPDATE big SET at = 'infinity' WHERE id % 1000 = 1")
+    large.prepared()
+    large.read_on()
+    database.execute("ALTER TABLE big ADD e numeric(5, 2) DEFAULT 1.5", "UPDATE big SET n = -n WHERE id % 40 = 3")
+    large.read_on()
+    assert len(large.chunks_read) == 2
+    files = [json.loads(file.read_text()) for file in large.folder.glob("chunk-*.json")]
+    assert all("/part-" in file["path"] for chunk in files for file in chunk)
+    database.execute("UPDATE big SET id = -id WHERE id % 50 = 4", "DELETE FROM big WHERE id % 30 = 5")
+    taken = large.read_on(to_the_end=True)
+    assert taken.state is not None
+    assert taken.state.unrepresentable.counts == {"at": 4}
+    database.execute("UPDATE big SET at = NULL WHERE at = 'infinity'")  # as the lake has it
+    assert_equal(spark, large.pipeline, BIG)

@@ -32,7 +32,6 @@ from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, Seen, SnapshotWork, look
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
-from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.table_mode import CommitColumn, keeps_past
 from spark_jobs.writers.whole_table import WholeTable
 
@@ -96,16 +95,13 @@ class ChunkedTable:
 
 
 def large_tables(request: WantedSnapshots) -> tuple[QualifiedName, ...]:
-    """Those of the tables that do not fit into one chunk, and those that adopt rows. Executors of a cluster read large
-    tables in one snapshot."""
+    """Those of the tables that do not fit into one chunk, and those that adopt rows."""
     pipeline = request.run.pipeline
     adopting = tuple(
         name
         for name in request.names
         if pipeline.table(name).adopt and table_state(pipeline.lake, name, *request.checkpoint.identity.stream) is None
     )
-    if not runs_on_driver(pipeline.spark):
-        return adopting
     with connected(pipeline.source.dsn) as connection:
         sizes = pipeline.by_name(request.names, table_sizes(connection, pipeline.relations(request.names)))
     read = [name for name in request.names if name in sizes and not pipeline.table(name).begins_empty]

@@ -102,7 +102,7 @@ class _Change:
 
         def others() -> Iterator[pa.RecordBatch]:
             for batch in self._staged.batches(file):
-                rows = pa.Table.from_batches([batch])
+                rows = pa.Table.from_batches([batch]).cast(self.no_rows.schema)  # Spark names elements otherwise
                 of_batch = rows.select(self._key_names).cast(self.keys.schema)
                 if self._wanted.num_rows:
                     old_rows.append(rows.filter(_are_among(of_batch, self._wanted)))

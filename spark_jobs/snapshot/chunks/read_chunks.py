@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field
 from threading import Event, Lock
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 from deltalake.transaction import AddAction
@@ -46,10 +47,31 @@ class Pace:
         stopped.wait(pause)
 
 
+# the files and misfits of a chunk
+ChunkRead: TypeAlias = tuple[tuple[AddAction, ...], Misfits]
+
+
+class ReadChunk(Protocol):
+    """Reads the chunk with this number. It may end early once ``stopped`` is set."""
+
+    def __call__(self, number: int, stopped: Event, /) -> ChunkRead: ...
+
+
+def read_on_driver(reader: TaskReader, staged: StagedFiles, pace: Pace) -> ReadChunk:
+    """The reader raises a SourceError, an UnrepresentableError or a LakeError."""
+
+    def read(number: int, stopped: Event) -> ChunkRead:
+        noted = MisfitsRead()
+        with closing(reader(number, noted.note)) as batches:
+            files = staged.write(_paced(batches, pace, stopped)).actions
+        return tuple(files), noted.found
+
+    return read
+
+
 def read_chunks(
     numbers: Sequence[int],
-    read_chunk: TaskReader,
-    staged: StagedFiles,
+    read: ReadChunk,
     pace: Pace,
     parallel: int,
     is_read: Callable[[int, Sequence[AddAction], Misfits], None],
@@ -58,25 +80,17 @@ def read_chunks(
     the misfits of its rows.
 
     A chunk whose connection is lost is read again. If one fails, those that are being read stop, and its error is
-    raised: a SourceError, an UnrepresentableError or a LakeError. What ``is_read`` was told of is kept.
+    raised. What ``is_read`` was told of is kept.
     """
-    stopped, waiting = Event(), iter(numbers)
-
-    @again_when_lost
-    def read(number: int) -> tuple[tuple[AddAction, ...], Misfits]:
-        noted = MisfitsRead()
-        with closing(read_chunk(number, noted.note)) as batches:
-            files = staged.write(_paced(batches, pace, stopped)).actions
-        return tuple(files), noted.found
-
-    running: dict[Future[tuple[tuple[AddAction, ...], Misfits]], int] = {}
+    stopped, waiting, read = Event(), iter(numbers), again_when_lost(read)
+    running: dict[Future[ChunkRead], int] = {}
     with ThreadPoolExecutor(parallel, thread_name_prefix="snapshot-chunk") as pool:
         try:
             while True:
                 while len(running) < parallel and not (running and pace.is_over):
                     if (number := next(waiting, None)) is None:
                         break
-                    running[pool.submit(read, number)] = number
+                    running[pool.submit(read, number, stopped)] = number
                 if not running:
                     return
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)

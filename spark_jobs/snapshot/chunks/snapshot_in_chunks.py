@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from deltalake.transaction import AddAction
@@ -14,6 +14,7 @@ from spark_jobs.errors import CdcError, SnapshotGoesOnError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.progress import Step
+from spark_jobs.run import Run
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks.adoption import Adoption, void_if_changed
 from spark_jobs.snapshot.chunks.chunked_table import (
@@ -23,13 +24,14 @@ from spark_jobs.snapshot.chunks.chunked_table import (
 )
 from spark_jobs.snapshot.chunks.finish import finished
 from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow
-from spark_jobs.snapshot.chunks.read_chunks import Pace, read_chunks
+from spark_jobs.snapshot.chunks.read_chunks import Pace, ReadChunk, read_chunks, read_on_driver
+from spark_jobs.snapshot.chunks.read_on_executors import CHUNKS_ON_EXECUTORS, read_on_executors
 from spark_jobs.snapshot.chunks.read_plan import ChunksRead, FilesRead
 from spark_jobs.snapshot.chunks.void_plan import AlteredTableError, VoidPlanError
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
-from spark_jobs.snapshot.table_read import TaskReader
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots, require_same_server
-from spark_jobs.spark.session_conf import local_cores
+from spark_jobs.spark.session import isolated_session
+from spark_jobs.spark.session_conf import local_cores, runs_on_driver
 
 _log = logging.getLogger(__name__)
 
@@ -125,23 +127,22 @@ def _converted(chunked: ChunkedTable, done: ChunksRead) -> ChunksRead:
 
 
 def _read_pieces(request: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> None:
-    plan, record, policy = chunked.plan, chunked.record, request.run.pipeline.on_unrepresentable
+    plan, record = chunked.plan, chunked.record
     unread = record.unread(plan)
     chunks = [number for number in unread if number < len(plan.chunks)]
     if not (plan.adopted and unread):
-        _read(request, chunked, chunks, chunked.read.task_reader(connect, None, policy), pace)
+        with _reader(request.run, chunked, pace, connect) as read:
+            _read(request, chunked, chunks, read, pace)
         return
     with void_if_changed(chunked):
         adoption = Adoption.of(chunked)
-        _read(request, chunked, chunks, adoption.reader(connect, pace), pace)
+        _read(request, chunked, chunks, read_on_driver(adoption.reader(connect, pace), chunked.staged, pace), pace)
         if record.unread(plan) == (len(plan.chunks),):
             record.add(plan, len(plan.chunks), adoption.write())
             adoption.forget()
 
 
-def _read(
-    request: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int], read_chunk: TaskReader, pace: Pace
-) -> None:
+def _read(request: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int], read: ReadChunk, pace: Pace) -> None:
     run, plan, record = request.run, chunked.plan, chunked.record
     options = run.pipeline.snapshot
     left = set(numbers)
@@ -152,6 +153,17 @@ def _read(
         size = plan.size - sum(plan.chunks[each].stored_bytes for each in left)
         run.progress(Step("read", str(chunked.name), size, plan.size, "bytes"))
 
-    cores = local_cores(run.pipeline.spark)
+    cores = local_cores(run.pipeline.spark) if runs_on_driver(run.pipeline.spark) else CHUNKS_ON_EXECUTORS
     with as_planned(request, chunked):
-        read_chunks(numbers, read_chunk, chunked.staged, pace, options.parallel or cores, is_read)
+        read_chunks(numbers, read, pace, options.parallel or cores, is_read)
+
+
+@contextmanager
+def _reader(run: Run, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Iterator[ReadChunk]:
+    pipeline = run.pipeline
+    if runs_on_driver(pipeline.spark):
+        reader = chunked.read.task_reader(connect, None, pipeline.on_unrepresentable)
+        yield read_on_driver(reader, chunked.staged, pace)
+        return
+    with isolated_session(run.spark(), {}) as own:
+        yield read_on_executors(own, chunked, pipeline, pace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from deltalake.transaction import AddAction
 
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import create_local_folder, lake_errors, table_filesystem
-from spark_jobs.delta.removal import entries
+from spark_jobs.delta.removal import files_below
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.schema.net_columns import arrow_schema, value, value_fields
 from spark_jobs.schema.table_shape import TableShape
@@ -65,9 +66,20 @@ class StagedFiles:
             for rows in pq.ParquetFile(opened).iter_batches(columns=self.layout.schema.names):
                 yield pa.RecordBatch.from_arrays(rows.select(self.layout.schema.names).columns, names)
 
+    def written_to(self, folder: str) -> tuple[AddAction, ...]:
+        """Files of Spark in this folder of ``path``. Raises LakeError."""
+        filesystem = table_filesystem(self.path)
+        files = [file for file in files_below(self.path / folder) if file.name.endswith(".parquet")]
+        with lake_errors(f"{self.path} cannot be read"):
+            rows = [pq.read_metadata(f"{folder}/{file.name}", filesystem=filesystem).num_rows for file in files]
+        return tuple(
+            AddAction(f"{folder}/{file.name}", file.size, {}, file.modified, True, json.dumps({"numRecords": count}))
+            for file, count in zip(files, rows, strict=True)
+        )
+
     def missing(self, files: Iterable[AddAction]) -> frozenset[str]:
         """Those of the files that somebody has removed or cut off. Raises LakeError."""
-        sizes = {name: file.size for name, file in entries(self.path).items() if file is not None}
+        sizes = {file.name: file.size for file in files_below(self.path)}
         return frozenset(file.path for file in files if sizes.get(file.path) != file.size)
 
     def remove(self, files: Sequence[AddAction]) -> None:
