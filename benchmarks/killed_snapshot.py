@@ -118,8 +118,11 @@ def main() -> None:
             record = ReadRecord(load_pipeline(file).lake, MIXED)
             began = time.monotonic()
             with _in_background(server, change), _in_background(server, look):
-                kills = sum(_killed(file, record, 1 / (arguments.kills + 1), chance) for _ in range(arguments.kills))
-                chunks = len(plan.chunks) if (plan := record.plan()) is not None else 0
+                kills, chunks = 0, 0
+                for _ in range(arguments.kills):
+                    kills += _killed(file, record, 1 / (arguments.kills + 1), chance)
+                    if (plan := record.plan()) is not None:  # or the last chunk was read before it was killed
+                        chunks = len(plan.chunks)
                 _run("sync", file)
             seconds = time.monotonic() - began
             _run("sync", file)
