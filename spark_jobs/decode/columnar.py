@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.decode.tuple_vectors import ABSENT, DamagedError, MessageBytes, TupleVectors, require, walk
+from spark_jobs.decode.tuple_vectors import ABSENT, DamagedError, MessageBytes, TupleVectors, has_value, require, walk
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Position
@@ -54,6 +54,23 @@ class Changes:
     def of_old(self, flags: np.ndarray) -> np.ndarray:
         """``flags``, one per old tuple, for each change; false for changes without an old tuple."""
         return np.asarray(np.append(flags, False)[self.old_slots])
+
+    def in_old(self, column: int) -> np.ndarray:
+        """Which changes have the column's value in their old tuple."""
+        return self.of_old(has_value(self.old.kinds[column]))
+
+    def spans(self, column: int, slots: np.ndarray, from_old: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the column's values lie in these changes, as starts, lengths and kinds: in the old tuple ``from_old``,
+        which these changes must have, else in the new one."""
+        new, old = self.new, self.old
+        if not from_old.any():
+            return new.starts[column, slots], new.lengths[column, slots], new.kinds[column, slots]
+        at = np.where(from_old, self.old_slots[slots], 0)
+        return (
+            np.where(from_old, old.starts[column, at], new.starts[column, slots]),
+            np.where(from_old, old.lengths[column, at], new.lengths[column, slots]),
+            np.where(from_old, old.kinds[column, at], new.kinds[column, slots]),
+        )
 
 
 def message_bounds(messages: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -73,6 +73,13 @@ class TextColumn:
         """The column with these rows set to null."""
         return TextColumn.of(pc.if_else(pa.array(rows), pa.scalar(None, pa.binary()), self.array))
 
+    def holding(self, data: np.ndarray, lengths: np.ndarray) -> pa.Array:
+        """A binary array with the same nulls, of values with these lengths: one after the other they are ``data``."""
+        offsets = np.zeros(len(self) + 1, dtype=np.int32)
+        np.cumsum(lengths, out=offsets[1:])
+        buffers = [self.array.buffers()[0], pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.binary(), len(self), buffers)
+
     def byte(self, position: int) -> np.ndarray:
         """The byte at ``position`` of each value (negative: counted from its end); 0 where the value is too short."""
         at = self.offsets[:-1] + position if position >= 0 else self.offsets[1:] + position

@@ -17,13 +17,12 @@ import pyarrow.compute as pc
 
 from spark_jobs.column_options import OnUnrepresentable as OnUnrepresentable
 from spark_jobs.decode.array_text import array_elements
-from spark_jobs.decode.bytea import hex_to_bytes
 from spark_jobs.decode.clamp import clamped
 from spark_jobs.decode.datetimes import parse_dates, parse_timestamps
 from spark_jobs.decode.fitted_decimal import fitted_decimals
+from spark_jobs.decode.hexadecimal import hex_to_bytes, uuid_to_bytes
 from spark_jobs.decode.json_numbers import with_other_numbers
 from spark_jobs.decode.text_column import TextColumn, mask_where
-from spark_jobs.decode.uuid_bytes import uuid_to_bytes
 from spark_jobs.errors import DecodeError, UnrepresentableError
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 

@@ -154,23 +154,9 @@ class Actions:
 
 def _key_spans(ordered: OrderedChanges, column: int, slots: np.ndarray, from_old: np.ndarray) -> Spans:
     changes = ordered.changes
-    old_slots = changes.old_slots[slots]
     # an unchanged key column stored out of line is missing in the new tuple, but always sent with the old key
-    from_old = from_old | ((changes.new.kinds[column, slots] == UNCHANGED) & (old_slots >= 0))
-    if not from_old.any():
-        starts, lengths = changes.new.starts[column, slots], changes.new.lengths[column, slots]
-        kinds = changes.new.kinds[column, slots]
-    else:
-        at = np.where(from_old, old_slots, 0)
-        starts, lengths, kinds = (
-            np.where(from_old, old[column, at], new[column, slots])
-            for old, new in (
-                (changes.old.starts, changes.new.starts),
-                (changes.old.lengths, changes.new.lengths),
-                (changes.old.kinds, changes.new.kinds),
-            )
-        )
-    spans = Spans.of(starts, lengths, kinds)
+    from_old = from_old | ((changes.new.kinds[column, slots] == UNCHANGED) & (changes.old_slots[slots] >= 0))
+    spans = Spans.of(*changes.spans(column, slots, from_old))
     if not spans.valid.all():
         at_slot = int(slots[np.argmin(spans.valid)])
         raise NeedsSnapshotError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from spark_jobs.apply.net_change.actions import Actions, Spans
 from spark_jobs.decode.columnar import INSERT
-from spark_jobs.decode.tuple_vectors import UNCHANGED, has_value
+from spark_jobs.decode.tuple_vectors import UNCHANGED
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.table_faults import whole_rows_sql
 
@@ -99,26 +99,11 @@ def unknown_puts(actions: Actions, column: int) -> np.ndarray:
             f" of column {shape.columns[column].name}, which is stored out of line and was not changed",
             hint=f"a row filter lets it in; such values are sent after this statement: {whole}",
         )
-    return np.asarray(actions.is_put & (unchanged & ~_in_old_tuple(actions, column))[actions.slots])
+    return np.asarray(actions.is_put & (unchanged & ~changes.in_old(column))[actions.slots])
 
 
 def known_spans(actions: Actions, column: int, puts: np.ndarray) -> Spans:
     """The column's values in the messages of these puts; null where a value is null or unknown."""
-    changes = actions.ordered.changes
-    slots = actions.slots[puts]
-    kinds, starts, lengths = (
-        vector[column, slots] for vector in (changes.new.kinds, changes.new.starts, changes.new.lengths)
-    )
-    from_old = (kinds == UNCHANGED) & _in_old_tuple(actions, column)[slots]
-    if from_old.any():
-        at = np.where(from_old, changes.old_slots[slots], 0)
-        kinds = np.where(from_old, changes.old.kinds[column, at], kinds)
-        starts = np.where(from_old, changes.old.starts[column, at], starts)
-        lengths = np.where(from_old, changes.old.lengths[column, at], lengths)
-    return Spans.of(starts, lengths, kinds)
-
-
-def _in_old_tuple(actions: Actions, column: int) -> np.ndarray:
-    """Which changes have the column's value in their old tuple."""
-    changes = actions.ordered.changes
-    return changes.of_old(has_value(changes.old.kinds[column]))
+    changes, slots = actions.ordered.changes, actions.slots[puts]
+    from_old = (changes.new.kinds[column, slots] == UNCHANGED) & changes.in_old(column)[slots]
+    return Spans.of(*changes.spans(column, slots, from_old))

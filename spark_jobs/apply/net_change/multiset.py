@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from spark_jobs.apply.net_change.actions import Spans
 from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.apply.net_change.rows import misfit_columns, typed_values
-from spark_jobs.decode.columnar import DELETE, INSERT, Changes
+from spark_jobs.decode.columnar import DELETE, INSERT
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.decode.tuple_vectors import UNCHANGED, has_value
+from spark_jobs.decode.tuple_vectors import UNCHANGED
 from spark_jobs.decode.values import Fitted, OnUnrepresentable
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.net_columns import COPIES, NetColumns, arrow_schema
@@ -42,8 +42,8 @@ def net_copies(
     _require_old_rows(ordered, removed)
 
     def column(index: int) -> Fitted:
-        new, old = _new_spans(ordered, index, added), _old_spans(changes, index, removed)
-        return typed_values(ordered, index, _both(new, old), on_unrepresentable)
+        old = Spans.of(*changes.spans(index, removed, np.ones(len(removed), dtype=bool)))
+        return typed_values(ordered, index, _both(_new_spans(ordered, index, added), old), on_unrepresentable)
 
     values = in_threads(column, range(len(shape.columns)))
     copies = np.repeat(np.array([1, -1], dtype=np.int64), [len(added), len(removed)])
@@ -82,14 +82,9 @@ def _require_old_rows(ordered: OrderedChanges, removed: np.ndarray) -> None:
 def _new_spans(ordered: OrderedChanges, index: int, slots: np.ndarray) -> Spans:
     """An unchanged value that is stored out of line is taken from the old row."""
     changes = ordered.changes
-    kinds = changes.new.kinds[index, slots]
-    starts, lengths = changes.new.starts[index, slots], changes.new.lengths[index, slots]
-    unchanged = kinds == UNCHANGED
-    if not unchanged.any():
-        return Spans.of(starts, lengths, kinds)
-    old_slots = changes.old_slots[slots]
+    unchanged = changes.new.kinds[index, slots] == UNCHANGED
     # an update that moves a row into the row filter is sent as an insert
-    unknown = unchanged & ~changes.of_old(has_value(changes.old.kinds[index]))[slots]
+    unknown = unchanged & ~changes.in_old(index)[slots]
     if unknown.any():
         at = ordered.position(int(slots[np.argmax(unknown)]))
         raise NeedsSnapshotError(
@@ -97,17 +92,7 @@ def _new_spans(ordered: OrderedChanges, index: int, slots: np.ndarray) -> Spans:
             f" {ordered.shape.columns[index].name}",
             hint=new_snapshot(ordered.shape.name),
         )
-    at_old = np.where(unchanged, old_slots, 0)
-    return Spans.of(
-        np.where(unchanged, changes.old.starts[index, at_old], starts),
-        np.where(unchanged, changes.old.lengths[index, at_old], lengths),
-        np.where(unchanged, changes.old.kinds[index, at_old], kinds),
-    )
-
-
-def _old_spans(changes: Changes, index: int, slots: np.ndarray) -> Spans:
-    at = changes.old_slots[slots]
-    return Spans.of(changes.old.starts[index, at], changes.old.lengths[index, at], changes.old.kinds[index, at])
+    return Spans.of(*changes.spans(index, slots, unchanged))
 
 
 def _both(first: Spans, second: Spans) -> Spans:

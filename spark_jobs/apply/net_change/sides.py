@@ -12,7 +12,7 @@ from spark_jobs.apply.net_change.rows import typed_values
 from spark_jobs.decode.columnar import DELETE, UPDATE
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.decode.tuple_vectors import ABSENT, NULL, UNCHANGED, has_value
+from spark_jobs.decode.tuple_vectors import ABSENT, NULL, UNCHANGED
 from spark_jobs.decode.values import Fitted, OnUnrepresentable
 
 
@@ -87,18 +87,9 @@ class Sides:
     def _column(self, index: int, is_whole: np.ndarray) -> _Column:
         """An unchanged value that is stored out of line is taken from the old row, if that has it."""
         changes, slots = self.ordered.changes, self.slots
-        has_old = changes.old_slots[slots] >= 0
-        at = np.where(has_old, changes.old_slots[slots], 0)
-        in_old = changes.of_old(has_value(changes.old.kinds[index]))[slots]
-        from_old = (self.is_old & has_old) | ((changes.new.kinds[index, slots] == UNCHANGED) & in_old)
-        kinds, starts, lengths = (
-            np.where(from_old, old[index, at], new[index, slots]) if old.shape[1] else new[index, slots]
-            for old, new in (
-                (changes.old.kinds, changes.new.kinds),
-                (changes.old.starts, changes.new.starts),
-                (changes.old.lengths, changes.new.lengths),
-            )
-        )
+        unchanged = (changes.new.kinds[index, slots] == UNCHANGED) & changes.in_old(index)[slots]
+        from_old = unchanged | (self.is_old & (changes.old_slots[slots] >= 0))
+        starts, lengths, kinds = changes.spans(index, slots, from_old)
         # an old row that is only a key has nulls in all other columns; a key itself is never null
         lacks = (kinds == UNCHANGED) | (kinds == ABSENT) | (self.is_old & ~is_whole & (kinds == NULL))
         return _Column(Spans.of(starts, lengths, kinds), lacks)

@@ -58,10 +58,7 @@ def _versioned(column: TextColumn) -> pa.Array:
     first = column.offsets[:-1][column.valid] - column.offsets[0]
     rest = np.ones(len(column.used), dtype=bool)
     rest[first] = False
-    offsets = np.zeros(len(column) + 1, dtype=np.int32)
-    np.cumsum(np.where(column.valid, column.lengths - 1, 0), out=offsets[1:])
-    buffers = [column.array.buffers()[0], pa.py_buffer(offsets), pa.py_buffer(column.used[rest])]
-    return pa.Array.from_buffers(pa.binary(), len(column), buffers)
+    return column.holding(column.used[rest], np.where(column.valid, column.lengths - 1, 0))
 
 
 _VECTORISED: dict[Family, Callable[[TextColumn], pa.Array | None]] = {

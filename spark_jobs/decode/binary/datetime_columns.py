@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.decode.binary.datetime_text import (
     DAY,
@@ -17,12 +18,10 @@ from spark_jobs.decode.binary.datetime_text import (
     MIN_TIMESTAMP,
 )
 from spark_jobs.decode.binary.fixed_width import arrow_of, numbers
-from spark_jobs.decode.binary.ragged import Piece, constant, pairs, quads, text_of
 from spark_jobs.decode.text_column import TextColumn
 
 _FIRST_DAY, _LAST_DAY = -719_162 - EPOCH_DAYS, 2_932_896 - EPOCH_DAYS  # 0001-01-01, 9999-12-31
 _FIRST, _END = _FIRST_DAY * DAY, (_LAST_DAY + 1) * DAY
-_SECOND = 1_000_000
 
 
 def dates(column: TextColumn) -> tuple[pa.Array, np.ndarray | None]:
@@ -57,50 +56,27 @@ def _require_known(values: np.ndarray, limits: np.iinfo, first: int, end: int) -
 
 def date_texts(column: TextColumn) -> pa.Array | None:
     """The dates' texts; None if any date lies outside the lake's years."""
-    days = numbers(column, ">i4")[column.valid].astype(np.int64)
-    if ((days < _FIRST_DAY) | (days > _LAST_DAY)).any():
-        return None
-    return text_of(_date(days), column)
+    values, outside = dates(column)
+    return values.cast(pa.string()).view(pa.binary()) if outside is None else None
 
 
 def timestamp_texts(column: TextColumn, zone: str) -> pa.Array | None:
     """The timestamps' texts, each followed by ``zone``; None if any timestamp lies outside the lake's years."""
-    micros = numbers(column, ">i8")[column.valid]
-    if ((micros < _FIRST) | (micros >= _END)).any():
+    values, outside = timestamps(column, pa.timestamp("us"))
+    if outside is not None:
         return None
-    days, rest = np.divmod(micros, DAY)
-    pieces = [*_date(days), (constant(" ", len(days)), True), *_clock(rest)]
-    return text_of([*pieces, (constant(zone, len(days)), True)] if zone else pieces, column)
+    return pc.binary_join_element_wise(_clock(values), zone, "").view(pa.binary())
 
 
-def time_texts(column: TextColumn) -> pa.Array:
-    """The texts of times of day. Raises ValueError for a time outside a day."""
-    micros = numbers(column, ">i8")[column.valid]
+def time_texts(column: TextColumn) -> pa.Array | None:
+    """The texts of times of day; None if one is the end of the day, 24:00. Raises ValueError for a time outside a
+    day."""
+    micros = numbers(column, ">i8")
     if ((micros < 0) | (micros > DAY)).any():
         raise ValueError("time")
-    return text_of(_clock(micros), column)
+    return _clock(arrow_of(micros, pa.time64("us"), column)).view(pa.binary()) if (micros < DAY).all() else None
 
 
-def _date(days: np.ndarray) -> list[Piece]:
-    """``days``: since 2000-01-01, in years 1 to 9999."""
-    calendar = (days + EPOCH_DAYS).astype("datetime64[D]")
-    months = calendar.astype("datetime64[M]")
-    year, month = np.divmod(months.astype(np.int64) + 1970 * 12, 12)
-    day = (calendar - months.astype("datetime64[D]")).astype(np.int64)
-    dash = constant("-", len(days))
-    return [(quads(year), True), (dash, True), (pairs(month + 1), True), (dash, True), (pairs(day + 1), True)]
-
-
-def _clock(micros: np.ndarray) -> list[Piece]:
-    seconds, fraction = np.divmod(micros, _SECOND)
-    minutes, second = np.divmod(seconds, 60)
-    hour, minute = np.divmod(minutes, 60)
-    colon = constant(":", len(micros))
-    pieces: list[Piece] = [(pairs(hour), True), (colon, True), (pairs(minute), True), (colon, True)]
-    pieces.append((pairs(second), True))
-    if fraction.any():
-        low = fraction % 10_000
-        digits = np.concatenate([pairs(fraction // 10_000), quads(low)], axis=1)
-        is_shown = np.maximum.accumulate(digits[:, ::-1] != ord("0"), axis=1)[:, ::-1]
-        pieces += [(constant(".", len(micros)), is_shown[:, :1]), (digits, is_shown)]
-    return pieces
+def _clock(values: pa.Array) -> pa.Array:
+    """Arrow prints all six decimals of a second, PostgreSQL none at the end that are zero."""
+    return pc.ascii_rtrim(pc.ascii_rtrim(values.cast(pa.string()), "0"), ".")

@@ -9,16 +9,10 @@ import pyarrow as pa
 
 from spark_jobs.decode.text_column import TextColumn
 
-_PAIRS = np.frombuffer(b"".join(b"%02d" % number for number in range(100)), dtype=np.uint8).reshape(-1, 2)
 _QUADS = np.frombuffer(b"".join(b"%04d" % number for number in range(10_000)), dtype=np.uint8).reshape(-1, 4)
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint8).reshape(-1, 2)
 
 Piece = tuple[np.ndarray, np.ndarray | bool]  # characters (rows, width), and a mask of those to keep, or True for all
-
-
-def pairs(numbers: np.ndarray) -> np.ndarray:
-    """The two digits of each number below 100."""
-    return np.asarray(_PAIRS[numbers])
 
 
 def quads(numbers: np.ndarray) -> np.ndarray:
@@ -48,7 +42,4 @@ def text_of(pieces: Sequence[Piece], column: TextColumn) -> pa.Array:
         is_kept = np.concatenate(keeps, axis=1)
         lengths[column.valid] = is_kept.sum(axis=1)
         data = characters[is_kept]
-    offsets = np.zeros(len(column) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    bitmap = column.array.buffers()[0]
-    return pa.Array.from_buffers(pa.binary(), len(column), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return column.holding(data, lengths)

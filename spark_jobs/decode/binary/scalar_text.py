@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections.abc import Callable
 
 from spark_jobs.decode.binary.float_text import float4_text, float8_text
 from spark_jobs.logicalrep.cursor import Cursor
@@ -21,24 +22,13 @@ def bool_text(cursor: Cursor) -> str:
     return "ft"[cursor.flags(1, "bool")]
 
 
-def int2_text(cursor: Cursor) -> str:
-    return str(int16(cursor))
+def integer(size: int, *, signed: bool = True) -> Callable[[Cursor], str]:
+    """Renders integers of ``size`` bytes."""
 
+    def text(cursor: Cursor) -> str:
+        return str(int.from_bytes(cursor.take(size, "integer"), "big", signed=signed))
 
-def int4_text(cursor: Cursor) -> str:
-    return str(cursor.int32("int4"))
-
-
-def int8_text(cursor: Cursor) -> str:
-    return str(cursor.int64("int8"))
-
-
-def uint4_text(cursor: Cursor) -> str:
-    return str(cursor.uint32("oid"))
-
-
-def uint8_text(cursor: Cursor) -> str:
-    return str(uint64(cursor))
+    return text
 
 
 def float4_wire(cursor: Cursor) -> str:
