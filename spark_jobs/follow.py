@@ -216,30 +216,21 @@ class Follower:
     def _work(self) -> tuple[NewGenerations, CatchUpReport]:
         if self._prepared_at is None or time.monotonic() - self._prepared_at >= _PREPARE_EVERY:
             self._prepare()
-        with Run(self._pipeline, self._spark).guarded() as run:
+        with Run(self._pipeline, self._spark, capturing=self._slot).guarded() as run:
             return self._begin_and_apply(run)
 
     def _begin_and_apply(self, run: Run) -> tuple[NewGenerations, CatchUpReport]:
         missing = tuple(name for name in self._missing if self._may_try(name))
-        begun = (
-            begin_generations(run, missing, reasons=self._reasons, exporter=self._exporter, capturing=self._slot)
-            if missing
-            else NewGenerations()
-        )
+        begun = NewGenerations()
+        if missing:
+            begun = begin_generations(run, missing, reasons=self._reasons, exporter=self._exporter)
         failed = begun.errors
         self._note({name: failed.get(name) for name in missing})
         self._missing = tuple(name for name in self._missing if name not in missing or name in failed)
         names = [name for name in self._names if name not in self._missing and self._may_try(name)]
         waiting = [name for name in self._names if name not in names]
         messages = has_messages_table(run.pipeline)
-        report, again = apply_and_repair(
-            run,
-            names,
-            exporter=self._exporter,
-            excluding=waiting,
-            messages=messages,
-            capturing=self._slot,
-        )
+        report, again = apply_and_repair(run, names, exporter=self._exporter, excluding=waiting, messages=messages)
         self._note({applied.name: applied.error for applied in report.tables})
         return begun.then(again), report
 

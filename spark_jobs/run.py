@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.postgres.write_guard import UNGUARDED, WriteGuard, write_guard
@@ -15,13 +15,15 @@ from spark_jobs.spark.provider import LazySession, SparkProvider
 @dataclass(frozen=True)
 class Run:
     """``spark`` is called only when there is work for Spark. ``guard`` keeps other processes from a table while it is
-    written. ``run_id``: whose commits they are, for whoever reads the tables' history."""
+    written. ``run_id``: whose commits they are, for whoever reads the tables' history. ``capturing`` is held while a
+    window is landed, where another thread of this process may land windows too."""
 
     pipeline: Pipeline
     spark: SparkProvider
     guard: WriteGuard = UNGUARDED
     run_id: str = ""
     progress: Progress = silent
+    capturing: AbstractContextManager[object] = field(default_factory=nullcontext)
 
     def of(self, pipeline: Pipeline) -> Run:
         """The same run of ``pipeline``, with what its patterns match now."""

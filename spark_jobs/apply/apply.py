@@ -85,7 +85,7 @@ def _apply(run: Run, plan: Plan) -> tuple[dict[QualifiedName, TableApplied], Cut
     """The outcome of each of the plan's tables, and the latest cut."""
     # first: they need no Spark, so an outbox is served while Spark is down
     done = {MESSAGES_NAME: apply_messages(run, plan)} if plan.messages else {}
-    done |= {outcome.name: outcome for outcome in apply_tables(plan.work, run.progress)}
+    done |= {outcome.name: outcome for outcome in apply_tables(plan.work)}
     cut = plan.ledger.cut
     if plan.ahead and plan.shows_all_tables:
         with run.guard.cuts():

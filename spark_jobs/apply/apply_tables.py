@@ -19,7 +19,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import first_missing
 from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError, OvertakenError, new_snapshot
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.progress import Progress, Step, silent
+from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import PASSING, again_when_overtaken
 from spark_jobs.spark.errors import spark_errors
@@ -38,7 +38,7 @@ from spark_jobs.writers.table_writer import WrittenTable, write_net
 _TABLES_AT_ONCE = 3
 
 
-def apply_tables(work: Sequence[TableRange], progress: Progress = silent) -> tuple[TableApplied, ...]:
+def apply_tables(work: Sequence[TableRange]) -> tuple[TableApplied, ...]:
     """Bring each table to the end of its range. Windows that a table already has are skipped.
 
     A table that cannot go on is reported as stopped, with its error; the others go on. Results are in the order of
@@ -56,7 +56,8 @@ def apply_tables(work: Sequence[TableRange], progress: Progress = silent) -> tup
         for future in as_completed([pool.submit(apply_in_turn, each) for each in work]):
             applied = future.result()
             done[applied.name] = applied
-            progress(Step("apply", f"{applied.name}: {applied.outcome}", len(done), len(work), "tables"))
+            step = Step("apply", f"{applied.name}: {applied.outcome}", len(done), len(work), "tables")
+            work[0].run.progress(step)
     return tuple(done[each.name] for each in work)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from spark_jobs.errors import (
@@ -66,12 +65,10 @@ def begin_generations(
     *,
     reasons: Mapping[QualifiedName, str] | None = None,
     exporter: Exporter | None = None,
-    capturing: AbstractContextManager[object] | None = None,
 ) -> NewGenerations:
     """Begin a generation for each of ``names``. A table that is in another mode than configured is rebuilt without the
     source; if that is not possible, and for all other tables, a snapshot is taken. ``reasons``: why, for snapshots that
-    nobody asked for; a table that has a reason is read from the source, whatever its mode was. ``capturing``: see
-    ``snapshot``.
+    nobody asked for; a table that has a reason is read from the source, whatever its mode was.
 
     A table that fails, or whose snapshot waits for an open transaction, is reported with its error, and keeps what it
     held. Raises the other errors of ``snapshot``.
@@ -85,7 +82,7 @@ def begin_generations(
     rest = [name for name in names if name not in {table.name for table in modes}]
     if not rest:
         return NewGenerations(modes)
-    snapshots = snapshot(run, rest, reasons=why, exporter=exporter, asked=False, capturing=capturing)
+    snapshots = snapshot(run, rest, reasons=why, exporter=exporter, asked=False)
     return NewGenerations(modes, snapshots)
 
 

@@ -7,8 +7,7 @@ each table there. If anything is in doubt, the table is left as it is, for a new
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.apply.regions_read import can_be_read_by_region
@@ -27,7 +26,6 @@ from spark_jobs.errors import (
     UnrepresentableError,
 )
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.repair.region_plan import RegionPlan, TablesSeen, reasons_of
@@ -56,30 +54,8 @@ class PartitionsReport:
         return next((table for table in self.tables if table.name == before.name), before)
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """``capturing`` is held while a window is landed, as another thread of this process may land windows too."""
-
-    run: Run
-    exporter: Exporter
-    capturing: AbstractContextManager[object]
-    landed: list[WindowMarker] = field(default_factory=list)
-
-    @property
-    def pipeline(self) -> Pipeline:
-        return self.run.pipeline
-
-    @property
-    def log(self) -> ChangeLog:
-        return ChangeLog(self.pipeline.lake.change_log)
-
-
 def read_partitions(
-    run: Run,
-    outcomes: Iterable[TableApplied],
-    *,
-    exporter: Exporter | None = None,
-    capturing: AbstractContextManager[object] | None = None,
+    run: Run, outcomes: Iterable[TableApplied], *, exporter: Exporter | None = None
 ) -> PartitionsReport:
     """Bring tables that stopped only because partitions were attached or removed to the LSN of a new exported snapshot,
     from which just these partitions are read. With ``on_rewrite: error`` all tables remain stopped.
@@ -92,13 +68,13 @@ def read_partitions(
     if pipeline.on_rewrite == "error" or not stopped:
         return PartitionsReport()
     with given_or_own(exporter, pipeline.source.dsn) as exports, run.guarded() as run:
-        reading = _Reading(run, exports, capturing or nullcontext())
+        landed: list[WindowMarker] = []
         try:
-            done = _read(reading, stopped)
+            done = _read(run, stopped, exports, landed)
         except CdcError as error:
             done = [_stopped(outcome, error) for outcome in stopped.values()]
     tried = (table for table in done if not isinstance(table.error, _READ_WHOLE))
-    return PartitionsReport(tuple(tried), tuple(reading.landed))
+    return PartitionsReport(tuple(tried), tuple(landed))
 
 
 def _may_be_read_alone(pipeline: Pipeline, outcome: TableApplied) -> bool:
@@ -110,18 +86,23 @@ def _may_be_read_alone(pipeline: Pipeline, outcome: TableApplied) -> bool:
     return plain and can_be_read_by_region(state)
 
 
-def _read(reading: _Reading, stopped: dict[QualifiedName, TableApplied]) -> list[TableApplied]:
-    names = _with_regions(reading.log.markers(_lowest(stopped)), stopped)
+def _read(
+    run: Run, stopped: dict[QualifiedName, TableApplied], exporter: Exporter, landed: list[WindowMarker]
+) -> list[TableApplied]:
+    """``landed`` gets the windows that are landed for it."""
+    log = ChangeLog(run.pipeline.lake.change_log)
+    names = _with_regions(log.markers(_lowest(stopped)), stopped)
     for attempt in range(1, _ATTEMPTS + 1):
         if not names:
             break
-        landed = reading.log.checkpoint()
-        assert landed is not None
-        reading.exporter.begin(landed)
-        with reading.exporter.exported(reading.run.progress) as (exported, connection):
-            last = _brought_to(reading, exported.lsn)
-            if last is not None:
-                return _at_one_lsn(reading, {name: stopped[name] for name in names}, exported, connection, last)
+        checkpoint = log.checkpoint()
+        assert checkpoint is not None
+        exporter.begin(checkpoint)
+        with exporter.exported(run.progress) as (exported, connection):
+            landed += capture_through(run.pipeline, exported.lsn, run.capturing, progress=run.progress)
+            last = log.checkpoint()
+            if last is not None and last.window.hi == exported.lsn:
+                return _at_one_lsn(run, {name: stopped[name] for name in names}, exported, connection, last)
         if attempt == _ATTEMPTS:
             raise OvertakenError(f"another process lands windows across {exported.lsn}", hint="run it again")
     return []
@@ -147,22 +128,15 @@ def _lowest(stopped: dict[QualifiedName, TableApplied]) -> int:
     return min(outcome.state.ordinal for outcome in stopped.values() if outcome.state is not None)
 
 
-def _brought_to(reading: _Reading, lsn: Lsn) -> WindowMarker | None:
-    """Land windows up to ``lsn``. Returns the log's last window, which ends there; None if another process has landed
-    one across it."""
-    reading.landed.extend(capture_through(reading.pipeline, lsn, reading.capturing, progress=reading.run.progress))
-    last = reading.log.checkpoint()
-    return last if last is not None and last.window.hi == lsn else None
-
-
 def _at_one_lsn(
-    reading: _Reading,
+    run: Run,
     stopped: dict[QualifiedName, TableApplied],
     exported: ExportedSnapshot,
     connection: Connection,
     last: WindowMarker,
 ) -> list[TableApplied]:
-    pipeline, log = reading.pipeline, reading.log
+    """``last``: the log's last window, which ends at the snapshot's LSN."""
+    pipeline, log = run.pipeline, ChangeLog(run.pipeline.lake.change_log)
     watched = watched_tables(pipeline, tuple(stopped), last)
     tables = TablesSeen.of(connection, watched, log, last)
     markers = [marker for marker in log.markers(_lowest(stopped)) if marker.ordinal <= last.ordinal]
@@ -181,8 +155,8 @@ def _at_one_lsn(
         except CdcError as error:
             done.append(_stopped(stopped[name], error))
             continue
-        work.append(TableRange(reading.run, state, ahead, regions=read))
-    done += apply_tables(work, reading.run.progress)
+        work.append(TableRange(run, state, ahead, regions=read))
+    done += apply_tables(work)
     return [table if table.error is None else _stopped(stopped[table.name], table.error) for table in done]
 
 

@@ -4,7 +4,6 @@ in another mode, or they get a new snapshot; in this order, each only where the 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from spark_jobs.apply.apply import CatchUpReport, apply
@@ -36,26 +35,19 @@ def repair(
     exporter: Exporter,
     *,
     waiting: Mapping[QualifiedName, str] | None = None,
-    capturing: AbstractContextManager[object] | None = None,
 ) -> Repaired:
     """``outcomes``: results of applying, of which those without an error are ignored. ``waiting``: tables whose
-    snapshot was waiting for an open transaction before, each with its reason; they are begun last. ``capturing``: see
-    ``read_partitions``."""
-    partly = read_partitions(run, outcomes, exporter=exporter, capturing=capturing)
+    snapshot was waiting for an open transaction before, each with its reason; they are begun last."""
+    partly = read_partitions(run, outcomes, exporter=exporter)
     since = tuple(partly.outcome(outcome) for outcome in outcomes)
     again = {**tables_to_read_again(run.pipeline, since), **(waiting or {})}
-    return Repaired(partly, _begun(run, exporter, again, capturing) if again else NewGenerations())
+    return Repaired(partly, _begun(run, exporter, again) if again else NewGenerations())
 
 
-def _begun(
-    run: Run,
-    exporter: Exporter,
-    again: Mapping[QualifiedName, str],
-    capturing: AbstractContextManager[object] | None,
-) -> NewGenerations:
+def _begun(run: Run, exporter: Exporter, again: Mapping[QualifiedName, str]) -> NewGenerations:
     """Each with the reason for a snapshot. An error that prevents all of them is the error of these tables alone."""
     try:
-        return begin_generations(run, tuple(again), reasons=again, exporter=exporter, capturing=capturing)
+        return begin_generations(run, tuple(again), reasons=again, exporter=exporter)
     except CdcError as error:
         failed = {
             name: type(error)(f"{why or f'{name} is in another mode'}; {_FAILED}: {error.what}", hint=error.hint)
@@ -73,7 +65,6 @@ def apply_and_repair(
     waiting: Mapping[QualifiedName, str] | None = None,
     upto: Lsn | None = None,
     messages: bool | None = None,
-    capturing: AbstractContextManager[object] | None = None,
 ) -> tuple[CatchUpReport, NewGenerations]:
     """``apply``, then ``repair`` what needs it, and bring the new generations to the same window.
 
@@ -81,7 +72,7 @@ def apply_and_repair(
     """
     without, uncaptured = {*excluding, *(waiting or {})}, None if waiting else 0
     report = apply(run, names, excluding=without, upto=upto, messages=messages, uncaptured=uncaptured)
-    repaired = repair(run, report.tables, exporter, waiting=waiting, capturing=capturing)
+    repaired = repair(run, report.tables, exporter, waiting=waiting)
     outcomes = {done.name: repaired.partly.outcome(done) for done in report.tables}
     begun = repaired.begun
     if not begun.names:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from spark_jobs.errors import CdcError, SnapshotWaitsError
@@ -30,15 +29,13 @@ def snapshot(
     reasons: Mapping[QualifiedName, str] | None = None,
     exporter: Exporter | None = None,
     asked: bool = True,
-    capturing: AbstractContextManager[object] | None = None,
 ) -> tuple[TableSnapshot, ...]:
     """Take new snapshots of ``names``, by default all followed tables.
 
     ``reasons``: why, for tables whose snapshot is automatic. ``exporter``: that of a caller who does other things while
     the server waits for open transactions; its patience says how long large tables are read in one call. ``asked``: a
-    person wants these snapshots, which accepts what ``on_schema_change`` would refuse. ``capturing`` is held while a
-    window is landed, as another thread of this process may land windows too. A table that fails is reported with its
-    error, and keeps its rows; one that is not read to its end, with a SnapshotGoesOnError.
+    person wants these snapshots, which accepts what ``on_schema_change`` would refuse. A table that fails is reported
+    with its error, and keeps its rows; one that is not read to its end, with a SnapshotGoesOnError.
 
     Raises what ``wanted_snapshots`` raises, and if ``asked`` SnapshotWaitsError for a snapshot that is not exported in
     time; nothing was changed then.
@@ -54,9 +51,7 @@ def snapshot(
         _forget_chunks(run, snapshots)
         pace = Pace(run.pipeline.snapshot.bytes_per_second, time.monotonic() + exports.patience.reading)
         with bulk_connections(conninfo(run.pipeline.source.dsn)) as connect:
-            snapshots += tuple(
-                snapshot_in_chunks(request, table, pace, connect, capturing or nullcontext()) for table in chunked
-            )
+            snapshots += tuple(snapshot_in_chunks(request, table, pace, connect, run.capturing) for table in chunked)
     return (*snapshots, *_failed({**errors, **request.stopped}))
 
 

@@ -21,7 +21,6 @@ from spark_jobs.errors import OvertakenError
 from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.postgres.write_guard import WriteGuard
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.repair import read_partitions as room
 from spark_jobs.repair.read_partitions import read_partitions
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
@@ -150,26 +149,24 @@ def test_windows_across_the_snapshot_cost_another_attempt(returned: Followed, mo
 
 
 @pytest.mark.parametrize("look", ["seen", "not seen"])
-def test_a_table_that_is_altered_while_it_is_read(
-    returned: Followed, monkeypatch: pytest.MonkeyPatch, look: str
-) -> None:
+def test_a_table_that_is_altered_while_it_is_read(returned: Followed, look: str) -> None:
     """Two columns swap their names behind the snapshot: before the look of the window that ends there, or after it."""
     returned.database.execute("ALTER TABLE t ADD w text")
     assert sync(returned.pipeline, lambda: returned.spark).errors == ()
     returned.database.execute(*CHANGES)
-    bring = room._brought_to
 
-    def altered(*arguments: Any) -> object:
-        last = bring(*arguments) if look == "not seen" else None
+    @contextmanager
+    def altered() -> Iterator[None]:
+        if look == "not seen":
+            yield
         for rename in ("v TO x", "w TO v", "x TO w"):
             returned.database.execute(f"ALTER TABLE t RENAME {rename}")
-        return last or bring(*arguments)
+        if look == "seen":
+            yield
 
     outcomes = stopped(returned)
     before, _ = returned.lake_rows(T)
-    with monkeypatch.context() as patched:
-        patched.setattr(room, "_brought_to", altered)
-        report = read_partitions(Run(returned.pipeline, lambda: returned.spark), outcomes)
+    report = read_partitions(Run(returned.pipeline, lambda: returned.spark, capturing=altered()), outcomes)
     assert report.tables == (), "a new snapshot of all of it is due"
     assert returned.lake_rows(T)[0] == before
     assert sync(returned.pipeline, lambda: returned.spark).errors == ()
