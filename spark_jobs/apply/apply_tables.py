@@ -11,7 +11,6 @@ from threading import Lock
 from spark_jobs.apply.apply_regions import apply_regions
 from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import LandedChanges
-from spark_jobs.apply.needs_new_generation import needs_new_generation
 from spark_jobs.apply.net_change.net_of_range import is_small, landed_range, net_of_range
 from spark_jobs.apply.read_ahead import log_read_ahead
 from spark_jobs.apply.table_applied import TableApplied
@@ -25,6 +24,7 @@ from spark_jobs.retries import PASSING, again_when_overtaken
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.catalogue_changes import change_without_event
+from spark_jobs.tables.configured_otherwise import needs_new_generation
 from spark_jobs.tables.refused_changes import accepted_windows, refused_columns, refused_snapshot
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.writers.annotated_table import annotate_table
@@ -91,8 +91,9 @@ def _apply_guarded(work: TableRange) -> TableApplied:
 
 
 def _apply_ahead(work: TableRange) -> TableApplied:
-    """Apply the rest of the range, from the table's current state. An error is reported with that state: it holds the
-    cause of the last snapshot, which decides whether the next one has to wait.
+    """Apply the rest of the range, from the table's current state, as far as the configuration lets its windows in and
+    they are understood. An error is reported with that state: it holds the cause of the last snapshot, which decides
+    whether the next one has to wait.
     """
     state = work.state_now()
     if error := needs_new_generation(work.pipeline, state):
@@ -101,30 +102,17 @@ def _apply_ahead(work: TableRange) -> TableApplied:
     if ahead is None:
         return TableApplied.without_commit(work.name, work.last, "already applied", state=state)
     accepted, refused = accepted_windows(ahead.markers, state, work.policy)
-    if refused is None:
-        return _apply_accepted(ahead)
-    if not accepted:
-        return TableApplied.without_commit(work.name, ahead.first, state=state, error=refused)
-    # the regions were read at the end of all windows
-    result = _apply_accepted(replace(ahead, markers=accepted, regions=None))
-    return result if result.error is not None else replace(result, outcome="stopped", error=refused)
-
-
-def _apply_accepted(ahead: TableRange) -> TableApplied:
-    """Apply the windows that the configuration lets in, as far as they are understood."""
-    state = ahead.state
-    changed = change_without_event(ahead.markers, state)
-    if changed and not (ahead.regions and ahead.regions.make_up_for(ahead.markers, state)):
-        return TableApplied.without_commit(ahead.name, ahead.last, state=state, error=changed)
-    understood, unknown = understood_windows(ahead.markers, state)
-    if changed and unknown:  # the regions were read at the end of all windows, so the range cannot be cut short
-        return TableApplied.without_commit(ahead.name, ahead.last, state=state, error=changed)
+    changed = change_without_event(accepted, state)
+    understood, unknown = understood_windows(accepted, state)
+    stop = unknown or refused
+    # the regions were read at the end of all windows, so the range cannot be cut short with them
+    regions = ahead.regions if changed and stop is None else None
+    if changed and not (regions and regions.make_up_for(accepted, state)):
+        return TableApplied.without_commit(work.name, accepted[-1], state=state, error=changed)
     if not understood:
-        return TableApplied.without_commit(ahead.name, ahead.first, state=state, error=unknown)
-    result = _apply_range(replace(ahead, markers=understood, regions=ahead.regions if changed else None))
-    if unknown is None or result.error is not None:
-        return result
-    return replace(result, outcome="stopped", error=unknown)
+        return TableApplied.without_commit(work.name, ahead.first, state=state, error=stop)
+    result = _apply_range(replace(ahead, markers=understood, regions=regions))
+    return result if stop is None or result.error is not None else replace(result, outcome="stopped", error=stop)
 
 
 def _apply_range(work: TableRange) -> TableApplied:

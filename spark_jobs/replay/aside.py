@@ -6,7 +6,9 @@ shows. The code that applies the windows is the same as for the table itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING
 
 from spark_jobs.apply.apply_tables import apply_table
 from spark_jobs.apply.table_range import TableRange
@@ -30,9 +32,19 @@ from spark_jobs.table_layout import NO_LAYOUT
 from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.table_mode import Form
 from spark_jobs.tables.catalogue_changes import change_without_event
-from spark_jobs.writers.delta_table import replace_table
+from spark_jobs.writers.arranged_table import rewriting
+from spark_jobs.writers.delta_table import replace_table, rows_written
 from spark_jobs.writers.held_rows import held_rows
-from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committing_session
+from spark_jobs.writers.table_commit import (
+    Provenance,
+    commit_without_rows,
+    committed_version,
+    committing_session,
+    overtaking,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -141,6 +153,31 @@ class Build:
         built = table_state(lake, self.base.name, *self.landed.identity.stream)
         assert built is not None
         return BuiltAside(path, applied.changes, _recorded(lake, built.unrepresentable))
+
+    def put_in_place(
+        self,
+        state: TableState,
+        provenance: Provenance,
+        write: Callable[[SparkSession], None],
+        *,
+        failed: str,
+        misfits: Misfits = NO_MISFITS,
+    ) -> tuple[int, int]:
+        """Replace the rows of the pipeline's table, which is at ``state``, by those that ``write`` writes, in one
+        commit. ``misfits``: of the rows that have no record yet. Returns the Delta version and the number of rows.
+        Raises OvertakenError if anybody has committed since ``state``."""
+        lake, spark = self.pipeline.lake, self.run.spark()
+        path, layout = lake.table(state.name), self.pipeline.table(state.name).options.layout
+        with (
+            spark_errors(f"{state.name} {failed}", name=state.name, path=path),
+            rewriting(spark, path, layout),
+            overtaking(path, by_any=True),
+            provenance.recording(lake, state.name, misfits) as recorded,
+            committing_session(spark, path, recorded) as own,
+        ):
+            write(own)
+            version = committed_version(own, path, recorded)
+            return version, rows_written(path, version)
 
     def _created(self, aside: Pipeline) -> TableState:
         """Create the table with the base's rows, and with a commit that records how far it is, as applying needs it."""

@@ -30,15 +30,13 @@ from spark_jobs.replay.other_mode import OtherForm
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
-from spark_jobs.spark.errors import spark_errors
 from spark_jobs.table_mode import CommitColumn, Form, Mode, needs_key
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.ledger import Ledger, concerns
-from spark_jobs.writers.arranged_table import rewriting
-from spark_jobs.writers.delta_table import column_numbers, replace_table, rows_written, table_at
-from spark_jobs.writers.table_commit import ModeOrigin, Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.delta_table import column_numbers, replace_table, table_at
+from spark_jobs.writers.table_commit import ModeOrigin, Provenance
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,19 +183,13 @@ def _put_in_place(
     the other mode did not show have no record yet. Raises OvertakenError if anybody has committed since ``state``."""
     other = build.other_form
     assert other is not None
-    path = build.pipeline.lake.table(state.name)
-    provenance, spark = _provenance(build, other, state, changes), build.run.spark()
-    layout = build.pipeline.table(state.name).options.layout
-    with (
-        spark_errors(f"{state.name} was not brought into mode {other.form}", name=state.name, path=path),
-        rewriting(spark, path, layout),
-        overtaking(path, by_any=True),
-        provenance.recording(build.pipeline.lake, state.name, misfits) as recorded,
-        committing_session(spark, path, recorded) as own,
-    ):
+    path, layout = build.pipeline.lake.table(state.name), build.pipeline.table(state.name).options.layout
+
+    def write(own: SparkSession) -> None:
         replace_table(rows(own), path, layout)
-        version = committed_version(own, path, recorded)
-        written = rows_written(path, version)
+
+    failed, provenance = f"was not brought into mode {other.form}", _provenance(build, other, state, changes)
+    version, written = build.put_in_place(state, provenance, write, failed=failed, misfits=misfits)
     return ModeChanged(
         state.name,
         state.mode,

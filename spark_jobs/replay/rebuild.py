@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -20,17 +21,17 @@ from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.replay.aside import Build, BuiltAside
+from spark_jobs.replay.aside import Build
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.replay import ReplayReport, TableReplayed, followed_tables
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
-from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.matching_tables import resolved
-from spark_jobs.writers.arranged_table import rewriting
-from spark_jobs.writers.delta_table import column_numbers, rows_written
-from spark_jobs.writers.table_commit import committed_version, committing_session, overtaking
+from spark_jobs.writers.delta_table import column_numbers, table_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def rebuild(run: Run, lo: Lsn, hi: Lsn, names: Sequence[QualifiedName] | None = None) -> ReplayReport:
@@ -85,7 +86,14 @@ def _rebuilt(run: Run, windows: Sequence[WindowMarker], name: QualifiedName) -> 
     build = replace(build, columns=column_numbers(run.spark(), pipeline.lake.table(name)))
     with staging_folder(pipeline.lake, state) as folder:
         built = build.in_folder(folder)
-        version, rows = _put_in_place(build, state, built)
+        begin, last = build.ahead[0], build.ahead[-1]
+        provenance = build.provenance(state, begin.ordinal, begin.window.lo, last.window.hi)
+
+        def write(own: SparkSession) -> None:
+            table_at(own, built.path).write.format("delta").mode("overwrite").save(pipeline.lake.table(name))
+
+        recorded = replace(provenance, changes=built.changes)
+        version, rows = build.put_in_place(state, recorded, write, failed="was not rebuilt")
     return TableReplayed(
         name,
         "rebuilt",
@@ -95,23 +103,6 @@ def _rebuilt(run: Run, windows: Sequence[WindowMarker], name: QualifiedName) -> 
         rows_written=rows,
         delta_version=version,
     )
-
-
-def _put_in_place(build: Build, state: TableState, built: BuiltAside) -> tuple[int, int]:
-    """Replace the table's rows. Returns the Delta version and the number of rows. Raises OvertakenError if anybody has
-    committed since ``state``."""
-    path, first, last = build.pipeline.lake.table(state.name), build.ahead[0], build.ahead[-1]
-    provenance = replace(build.provenance(state, first.ordinal, first.window.lo, last.window.hi), changes=built.changes)
-    spark, layout = build.run.spark(), build.pipeline.table(state.name).options.layout
-    with (
-        spark_errors(f"{state.name} was not rebuilt", name=state.name, path=path),
-        rewriting(spark, path, layout),
-        overtaking(path, by_any=True),
-        committing_session(spark, path, provenance) as own,
-    ):
-        own.read.format("delta").load(built.path).write.format("delta").mode("overwrite").save(path)
-        version = committed_version(own, path, provenance)
-        return version, rows_written(path, version)
 
 
 def _state(pipeline: Pipeline, name: QualifiedName) -> TableState:

@@ -5,7 +5,6 @@ https://delta-io.github.io/delta-rs/usage/querying-delta-tables/
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,13 +13,10 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable, QueryBuilder
 
 from spark_jobs.delta.files import table_filesystem
-from spark_jobs.delta.table import is_ambiguous, open_table, table_errors
+from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.whole_files import content_of
-from spark_jobs.errors import LakeError
 from spark_jobs.storage import Location
-from spark_jobs.writers.opened_table import FEATURES
-
-_log = logging.getLogger(__name__)
+from spark_jobs.writers.opened_table import FEATURES, table_to_read
 
 _READ_WHOLE_BYTES = 1 << 20
 
@@ -30,17 +26,8 @@ def readable_table(path: Location, version: int | None = None) -> DeltaTable | N
 
     None if not, or if it is missing or cannot be read: then Spark reports what is wrong.
     """
-    if is_ambiguous(path):
-        return None
-    try:
-        table = open_table(path, path, version=version)
-        if table is None:
-            return None
-        with table_errors(f"{path} cannot be read"):
-            return table if set(table.protocol().reader_features or ()) <= FEATURES else None
-    except LakeError as error:
-        _log.info("%s is left to Spark: %s", path, error)
-        return None
+    table = table_to_read(path, version)
+    return table if table is not None and set(table.protocol().reader_features or ()) <= FEATURES else None
 
 
 def held_rows(table: DeltaTable, where: str = "true") -> pa.Table:

@@ -55,19 +55,23 @@ def merge_statement(
     be in the table; if it is not, the statement fails instead of storing a null. ``among``: a condition that holds for
     every row of the table that the net change can match.
     """
-    matches = [*key_matches(shape, key_range), *filter(None, [among])]
-    clauses = [
-        f"MERGE INTO {delta_identifier(path)} AS t",
-        f"USING {NET_CHANGE} AS s",
-        f"ON {' AND '.join(matches)}",
-        f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN DELETE",
-    ]
+    clauses = [f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN DELETE"]
     if updates := updated_values(shape, kept):  # a table that is all key has nothing to update
         clauses.append(f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}")
-    names, values = (", ".join(words) for words in inserted_values(shape, kept))
-    inserted = f"INSERT ({names}) VALUES ({values})"  # noqa: S608
-    clauses.append(f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}")
-    return "\n".join(clauses)
+    clauses.append(inserting(*inserted_values(shape, kept)))
+    return merging(path, [*key_matches(shape, key_range), *filter(None, [among])], clauses)
+
+
+def merging(path: str, matches: Sequence[str], clauses: Sequence[str]) -> str:
+    """The MERGE of the view ``net_change`` into the table at ``path``, by these conditions."""
+    head = f"MERGE INTO {delta_identifier(path)} AS t", f"USING {NET_CHANGE} AS s", f"ON {' AND '.join(matches)}"
+    return "\n".join((*head, *clauses))
+
+
+def inserting(names: Sequence[str], values: Sequence[str]) -> str:
+    """The clause that inserts upserts without a match."""
+    inserted = f"INSERT ({', '.join(names)}) VALUES ({', '.join(values)})"  # noqa: S608
+    return f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}"
 
 
 def key_matches(shape: TableShape, key_range: KeyRange | None) -> list[str]:

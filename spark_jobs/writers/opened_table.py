@@ -125,6 +125,18 @@ class OpenedTable:
         return files.filter(pc.invert(pc.fill_null(beyond, False)))
 
 
+def table_to_read(path: Location, version: int | None = None) -> DeltaTable | None:
+    """The table at ``path``, at ``version`` or its newest one. None if ``deltalake`` cannot open it, as one with type
+    widening, which it does not know; or if it is missing or cannot be read: then Spark reports what is wrong."""
+    if is_ambiguous(path):
+        return None
+    try:
+        return open_table(path, path, version=version)
+    except LakeError as error:
+        _log.info("%s is left to Spark: %s", path, error)
+        return None
+
+
 def opened_table(path: Location, version: int) -> OpenedTable | None:
     """The table at ``path``, at ``version``, which its state was just read from, or a newer one. None if ``deltalake``
     cannot open it, or may give a column another type than Spark does.
@@ -196,13 +208,7 @@ def facts_of(
 
 def facts_of_unopened(path: Location) -> TableFacts | None:
     """Those of a table that is left to Spark; None if ``deltalake`` cannot open it, or there is none."""
-    if is_ambiguous(path):
-        return None
-    try:
-        table = open_table(path, path)
-    except LakeError as error:  # such as a table with type widening, which deltalake does not know
-        _log.info("nothing is known of %s: %s", path, error)
-        return None
+    table = table_to_read(path)
     if table is None:
         return None
     files = pa.table(table.get_add_actions(flatten=True))

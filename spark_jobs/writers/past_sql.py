@@ -15,15 +15,16 @@ from spark_jobs.schema.mode_columns import (
     mode_columns,
 )
 from spark_jobs.schema.moment import Moment
-from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, unchanged, value
+from spark_jobs.schema.net_columns import DELETE, OPERATION, NetColumns, unchanged, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import Mode
 from spark_jobs.writers.merge_sql import (
-    NET_CHANGE,
     KeyRange,
     inserted_values,
+    inserting,
     key_matches,
     left_key_matches,
+    merging,
     missing_row,
     quoted,
     updated_values,
@@ -40,21 +41,17 @@ def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | 
     shape, kept, deleted = columns.shape, columns.unchanged, quoted(DELETED_AT.name)
     marked = [f"t.{deleted} = s.{DELETED_AT.net}", *_commits(shape)]
     updates = [*updated_values(shape, kept), f"t.{deleted} = s.{DELETED_AT.net}"]
-    names, values = (", ".join(words) for words in inserted_values(shape, kept))
-    inserted = f"INSERT ({names}, {deleted}) VALUES ({values}, s.{DELETED_AT.net})"  # noqa: S608
+    names, values = inserted_values(shape, kept)
     clauses = [
-        f"MERGE INTO {delta_identifier(path)} AS t",
-        f"USING {NET_CHANGE} AS s",
-        f"ON {' AND '.join(key_matches(shape, None if ended else key_range))}",
         f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN UPDATE SET {', '.join(marked)}",
         f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}",
-        f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
+        inserting([*names, deleted], [*values, f"s.{DELETED_AT.net}"]),
     ]
     if ended is not None:
         live = f"t.{deleted} IS NULL"
         ends = ", ".join([f"t.{deleted} = {ended.sql}", *_commits(shape, ended)])
         clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {live} THEN UPDATE SET {ends}")
-    return "\n".join(clauses)
+    return merging(path, key_matches(shape, None if ended else key_range), clauses)
 
 
 def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: Moment | None) -> str:
@@ -66,20 +63,13 @@ def history_statement(path: str, columns: NetColumns, key_range: KeyRange | None
     lsn, at = f"t.{quoted(VALID_TO_LSN.name)}", f"t.{quoted(VALID_TO.name)}"
     marked = [f"{lsn} = s.{VALID_TO_LSN.net}", f"{at} = s.{VALID_TO.net}", *_commits(shape)]
     kept = mode_columns("history")
-    names = ", ".join(quoted(name) for name in (*(c.name for c in shape.columns), *(c.name for c in kept)))
-    values = ", ".join(f"s.{name}" for name in (*map(value, range(len(shape.columns))), *(c.net for c in kept)))
-    inserted = f"INSERT ({names}) VALUES ({values})"  # noqa: S608
-    clauses = [
-        f"MERGE INTO {delta_identifier(path)} AS t",
-        f"USING {NET_CHANGE} AS s",
-        f"ON {' AND '.join(matches)}",
-        f"WHEN MATCHED THEN UPDATE SET {', '.join(marked)}",
-        f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
-    ]
+    names = [quoted(name) for name in (*(c.name for c in shape.columns), *(c.name for c in kept))]
+    values = [f"s.{name}" for name in (*map(value, range(len(shape.columns))), *(c.net for c in kept))]
+    clauses = [f"WHEN MATCHED THEN UPDATE SET {', '.join(marked)}", inserting(names, values)]
     if ended is not None:
         ends = ", ".join([f"{lsn} = {int(ended.lsn)}", f"{at} = {ended.sql}", *_commits(shape, ended)])
         clauses.append(f"WHEN NOT MATCHED BY SOURCE AND {is_open} THEN UPDATE SET {ends}")
-    return "\n".join(clauses)
+    return merging(path, matches, clauses)
 
 
 def _commits(shape: TableShape, ended: Moment | None = None) -> list[str]:

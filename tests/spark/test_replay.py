@@ -12,14 +12,12 @@ import pytest
 
 from cdc_assets.cli import replay as replay_command
 from cdc_assets.cli.invocation import run
-from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.errors import ConfigurationError, GapError, LakeError, OvertakenError, SchemaChangeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.replay import rebuild as rebuilding
 from spark_jobs.replay.as_of import table_as_of
-from spark_jobs.replay.aside import Build, BuiltAside
+from spark_jobs.replay.aside import Build
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.replay import replay
@@ -121,7 +119,7 @@ def test_rebuilt_and_as_of_equal_copies_of_the_source(
 
     # a crash right before the one commit: the table is what it was
     with monkeypatch.context() as patched:
-        patched.setattr(rebuilding, "_put_in_place", crash)
+        patched.setattr(Build, "put_in_place", crash)
         with pytest.raises(Crash):
             rebuild(Run(followed.pipeline, lambda: followed.spark), first.window.hi, last.window.hi, [ITEM])
     assert followed.state(ITEM) == before
@@ -206,7 +204,12 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(followed: Followed, tm
     followed.database.execute("UPDATE item SET name = 'two'")
     synced(followed)
     with pytest.raises(OvertakenError):
-        rebuilding._put_in_place(build, before, BuiltAside(pipeline.lake.table(ITEM), NO_CHANGES))
+        build.put_in_place(
+            before,
+            build.provenance(before, before.ordinal, start, end),
+            lambda own: own.range(0).write.format("delta").mode("overwrite").save(pipeline.lake.table(ITEM)),
+            failed="was not rebuilt",
+        )
     followed.assert_equal()
 
     # rows that were changed without an event: no log leads through that window
