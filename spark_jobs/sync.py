@@ -164,9 +164,7 @@ def _follow(run: Run, done: _Done) -> CaptureReport:
                 if not moved:
                     return captured
                 if waited:
-                    names = ", ".join(
-                        sorted({str(QualifiedName(file.table.nspname, file.table.relname)) for file in moved})
-                    )
+                    names = ", ".join(sorted({str(file.table.name) for file in moved}))
                     _log.warning("the next sync will tell whether %s needs a re-snapshot: it has a new file", names)
                     return captured
                 upto, waited = _flushed_beyond(pipeline, max(file.until for file in moved)), True
@@ -211,8 +209,7 @@ class _Done:
     waiting: Mapping[QualifiedName, str] = field(default_factory=dict)
     goes_on: bool = False
     held: set[QualifiedName] = field(default_factory=set)
-    snapshots: list[TableSnapshot] = field(default_factory=list)
-    modes: list[ModeChanged] = field(default_factory=list)
+    begun: NewGenerations = field(default_factory=NewGenerations)
     windows: list[WindowMarker] = field(default_factory=list)
     tables: dict[QualifiedName, list[TableApplied]] = field(default_factory=dict)
     messages: TableApplied | None = None
@@ -237,9 +234,7 @@ class _Done:
 
     def begin(self, begun: NewGenerations) -> None:
         self.ledger, self.goes_on = None, begun.goes_on
-        earlier = (snapshot for snapshot in self.snapshots if snapshot.name not in self.waiting)
-        self.snapshots = [*earlier, *begun.snapshots]
-        self.modes += begun.modes
+        self.begun = self.begun.then(begun)
         self.waiting = {n: why for n, why in self.waiting.items() if n not in begun.names} | begun.waiting
         self.failed |= begun.errors.keys() - self.waiting.keys()
         for name in begun.names:  # an earlier error is resolved, or is reported with the new generation
@@ -279,11 +274,9 @@ class _Done:
         seconds: float,
     ) -> SyncReport:
         tables = tuple(replace(done, error=told_to_wait(done)) for rounds in self.tables.values() for done in rounds)
-        errors = {snapshot.name: snapshot.error for snapshot in self.snapshots} | {
-            done.name: done.error for done in tables
-        }
+        errors = {**self.begun.errors, **{done.name: done.error for done in tables}}
         return SyncReport(
-            tuple(self.snapshots),
+            self.begun.snapshots,
             tuple(self.windows),
             tables,
             self.cut,
@@ -292,9 +285,9 @@ class _Done:
             seconds,
             self.messages,
             prepared.stopped,
-            tuple(self.modes),
+            self.begun.modes,
             tables_waiting(errors, transaction),
-            bool(prepared.ledger.states) or any(snapshot.error is None for snapshot in self.snapshots),
+            bool(prepared.ledger.states) or any(snapshot.error is None for snapshot in self.begun.snapshots),
         )
 
 

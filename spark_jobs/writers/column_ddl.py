@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spark_jobs.column_options import ColumnOptions
-from spark_jobs.decode.values import OnUnrepresentable, cast_text
+from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
@@ -21,6 +21,7 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.writers.arranged_table import rewriting
+from spark_jobs.writers.arrow_ddl import missing_value
 from spark_jobs.writers.delta_table import replace_table, table_columns, with_metadata
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
@@ -112,13 +113,7 @@ def _missing_values(
 ) -> DataFrame:
     """One row with the columns' missing values, cast as changes are."""
     values = [
-        cast_text(
-            pa.array([None if column.missing is None else column.missing.encode()], pa.binary()),
-            column.lake_type,
-            name=column.name,
-            table=str(shape.name),
-            on_unrepresentable=column.on_unrepresentable or policy,
-        ).values
+        pa.nulls(1, column.lake_type.arrow) if column.missing is None else missing_value(column, shape, policy).values
         for column in columns
     ]
     ddl = ", ".join(f"{_between_sql(column)} {column.lake_type.decoded_sql}" for column in columns)

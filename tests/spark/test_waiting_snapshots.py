@@ -123,6 +123,20 @@ def test_a_table_that_waits_holds_up_no_other_and_fails_nothing(
     versions(shop, ORDERS, ITEMS)
 
 
+def test_all_that_wait_are_named(spark: SparkSession, database: Database, shop: Pipeline) -> None:
+    """A table waits for its first snapshot, and in the same sync another turns out to need one."""
+    database.execute("CREATE TABLE new (id int PRIMARY KEY)")
+    more = replace(shop, tables=(*(shop.tables or ()), replace((shop.tables or ())[0], name=NEW)))
+    with idle_in_transaction(database):
+        database.execute(REWRITE)
+        report = hurried(spark, more)
+        if len(report.waiting) < 2:  # the server has written WAL of its own at the look: then the next window tells
+            report = hurried(spark, more)
+        assert {table.name for table in report.waiting} == {ORDERS, NEW}
+        assert report.errors == ()
+    assert_equal(spark, shop, ITEMS)
+
+
 def test_windows_that_are_landed_while_a_snapshot_waits_are_not_taken_for_what_it_shows(
     spark: SparkSession, database: Database, shop: Pipeline
 ) -> None:
