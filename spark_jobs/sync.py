@@ -29,9 +29,8 @@ from spark_jobs.prepare import Prepared, prepare
 from spark_jobs.progress import Progress, Step, in_turns, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.repair.new_generations import NewGenerations, begin_generations
-from spark_jobs.repair.read_again import told_to_wait
 from spark_jobs.repair.read_partitions import PartitionsReport
-from spark_jobs.repair.repair import repair
+from spark_jobs.repair.repair import repair, told_to_wait
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
 from spark_jobs.run import Run

@@ -173,11 +173,7 @@ def is_written_by(path: Location, prefix: str) -> bool:
     """Whether the Delta table has a transaction whose identifier begins with ``prefix``. Raises LakeError."""
     with table_errors(f"{path} cannot be read"):
         log = TransactionLog.open(path)
-        if log is None:
-            return False
-        if any(txn.app_id.startswith(prefix) for commit in log.commits() for txn in commit.transactions):
-            return True
-        return any(txn.app_id.startswith(prefix) for txn in log.checkpoint_transactions())
+        return log is not None and any(txn.app_id.startswith(prefix) for txn, _ in _transactions(log))
 
 
 def has_delta_table(lake: Lake, name: QualifiedName) -> bool:

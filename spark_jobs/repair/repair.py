@@ -3,19 +3,21 @@ in another mode, or they get a new snapshot; in this order, each only where the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from spark_jobs.apply.apply import CatchUpReport, apply
 from spark_jobs.apply.table_applied import TableApplied
-from spark_jobs.errors import CdcError
+from spark_jobs.configuration import Pipeline
+from spark_jobs.errors import CdcError, NeedsSnapshotError, OtherModeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.repair.new_generations import NewGenerations, begin_generations
-from spark_jobs.repair.read_again import tables_to_read_again, told_to_wait
 from spark_jobs.repair.read_partitions import PartitionsReport, read_partitions
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
+from spark_jobs.snapshot.pace import next_snapshot_at
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 
 _FAILED = "it could not be read again"
@@ -83,3 +85,34 @@ def apply_and_repair(
     outcomes |= {done.name: done for done in (since.tables if since else ())}
     outcomes |= {n: replace(outcomes[n], error=error) for n, error in begun.errors.items() if n in outcomes}
     return replace(report, tables=tuple(outcomes.values()), cut=since.cut if since else report.cut), begun
+
+
+def tables_to_read_again(pipeline: Pipeline, outcomes: Iterable[TableApplied]) -> dict[QualifiedName, str]:
+    """The tables that need a new generation, each with the reason for a snapshot; the reason is empty for a table that
+    is only in another mode. Empty if ``on_rewrite`` is ``error``; without the tables whose latest snapshots
+    took too much time."""
+    if pipeline.on_rewrite == "error":
+        return {}
+    return {
+        outcome.name: "" if isinstance(outcome.error, OtherModeError) else outcome.error.what
+        for outcome in outcomes
+        if isinstance(outcome.error, NeedsSnapshotError) and _next(outcome) is None
+    }
+
+
+def _next(outcome: TableApplied) -> datetime | None:
+    return next_snapshot_at(outcome.state.cause if outcome.state else None)
+
+
+def told_to_wait(outcome: TableApplied) -> CdcError | None:
+    """The outcome's error; if the table has to wait for its snapshot, the error says why, and until when."""
+    due = _next(outcome)
+    if due is None or not isinstance(outcome.error, NeedsSnapshotError):
+        return outcome.error
+    cause = outcome.state.cause if outcome.state else None
+    took = timedelta(seconds=round(cause.seconds or 0.0)) if cause else timedelta()
+    return type(outcome.error)(
+        f"{outcome.error.what}; it keeps changing: its last snapshot took {took}, and there is no other"
+        f" before {due:%Y-%m-%d %H:%M} UTC",
+        hint=outcome.error.hint,
+    )

@@ -22,7 +22,7 @@ from spark_jobs.lake.unrepresentable import Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.write_guard import UNGUARDED
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.other_mode import OtherForm
+from spark_jobs.replay.mode_base import OtherForm
 from spark_jobs.run import Run
 from spark_jobs.schema.misfits import NO_MISFITS, RECORDS_SCHEMA, Misfits
 from spark_jobs.spark.errors import spark_errors

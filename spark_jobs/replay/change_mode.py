@@ -25,8 +25,7 @@ from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.aside import Build
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.mode_base import other_mode, same_mode
-from spark_jobs.replay.other_mode import OtherForm
+from spark_jobs.replay.mode_base import OtherForm, other_mode, same_mode
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits

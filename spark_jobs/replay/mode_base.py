@@ -1,11 +1,14 @@
-"""Which version of a table it is rebuilt from in another mode: one that shows the source's rows, with all later windows
-in the change log, and with files that still exist."""
+"""Which version of a table it is rebuilt from in another form, and the first rows that it has then.
+
+In another mode: one that shows the source's rows, with all later windows in the change log, and with files that still
+exist."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,13 +18,51 @@ from spark_jobs.errors import GapError, NeedsSnapshotError
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.replay.other_mode import OtherForm, source_rows
+from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, live_rows, own_columns
 from spark_jobs.schema.moment import Moment
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.table_mode import Form, keeps_past
-from spark_jobs.writers.delta_table import is_readable
+from spark_jobs.table_mode import Form, holds_changes, keeps_past
+from spark_jobs.writers.delta_table import is_readable, table_at, table_columns, with_metadata
+from spark_jobs.writers.past_rows import snapshot_rows, with_commit_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class OtherForm:
+    """``form``, in place of that of ``base``, a version of the table that shows the source's rows at ``since``. In
+    another mode the table has what the mode keeps from then on; in the same one it keeps all that it has."""
+
+    form: Form
+    base: PastState
+    since: Moment
+
+    def rows(self, spark: SparkSession, path: str) -> DataFrame:
+        """The new table's first rows. ``path``: the existing table's. Raises NeedsSnapshotError if the source has a
+        column with the name of one of the form's."""
+        state = self.base.state
+        columns = table_columns(spark, path, state.version)
+        ours = {column.name.lower() for column in own_columns(self.form)}
+        if clashes := [column.name for column in columns if column.name.lower() in ours]:
+            raise NeedsSnapshotError(f"{state.name} has columns that {self.form} adds itself: {', '.join(clashes)}")
+        rows = table_at(spark, path, state.version)
+        if state.mode == self.form.mode:
+            return with_metadata(with_commit_columns(rows, self.form, self.since), columns, self.form)
+        theirs = rows.where(_source_rows(self.base) or "false")
+        theirs = theirs.drop(*(column.name for column in own_columns(state.generation.form)))
+        return with_metadata(snapshot_rows(theirs, self.form, self.since), columns, self.form)
+
+
+def _source_rows(past: PastState) -> str | None:
+    """The SQL condition for the source's rows in a past version of a table; None if it does not show them."""
+    if not holds_changes(past.state.mode):
+        return live_rows(past.state.mode)
+    if not past.is_snapshot or past.state.generation.is_empty:
+        return None
+    return f"`{CHANGE.name}` = 'snapshot' AND `{COMMIT_LSN.name}` = {int(past.state.snapshot_lsn)}"
 
 
 def same_mode(lake: Lake, landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
@@ -58,7 +99,7 @@ def other_mode(spark: SparkProvider, lake: Lake, landed: LandedWindows, state: T
 
 def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[PastState]:
     """The versions to choose from, oldest first, at least one."""
-    shown = [past for past in _of_snapshot(lake, landed, state) if source_rows(past) is not None]
+    shown = [past for past in _of_snapshot(lake, landed, state) if _source_rows(past) is not None]
     if not shown:
         raise NeedsSnapshotError(f"Delta's log has no version that shows the source's rows, only such in {state.mode}")
     # the newest version also shows later windows that did not change the table; the log may have lost these windows

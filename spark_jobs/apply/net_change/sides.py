@@ -17,14 +17,6 @@ from spark_jobs.decode.values import Fitted, OnUnrepresentable
 
 
 @dataclass(frozen=True)
-class _Column:
-    """``lacks``: for each side, whether the message had no value for the column, not even null."""
-
-    spans: Spans
-    lacks: np.ndarray
-
-
-@dataclass(frozen=True)
 class SideValues:
     """``fitted``: the values of each of the shape's columns. ``not_sent``: for each side the names of the columns that
     it lacks; null if it lacks none."""
@@ -72,9 +64,9 @@ class Sides:
         columns = [self._column(index, is_whole) for index in range(len(self.ordered.shape.columns))]
 
         def typed(index: int) -> Fitted:
-            return typed_values(self.ordered, index, columns[index].spans, on_unrepresentable)
+            return typed_values(self.ordered, index, columns[index][0], on_unrepresentable)
 
-        return SideValues(in_threads(typed, range(len(columns))), self._names_of([column.lacks for column in columns]))
+        return SideValues(in_threads(typed, range(len(columns))), self._names_of([lacks for _, lacks in columns]))
 
     def _names_of(self, lacks: list[np.ndarray]) -> pa.Array:
         marked = np.stack(lacks, axis=1)
@@ -84,12 +76,13 @@ class Sides:
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
         return pa.ListArray.from_arrays(offsets, names, mask=pa.array(counts == 0))
 
-    def _column(self, index: int, is_whole: np.ndarray) -> _Column:
-        """An unchanged value that is stored out of line is taken from the old row, if that has it."""
+    def _column(self, index: int, is_whole: np.ndarray) -> tuple[Spans, np.ndarray]:
+        """The column's values, and for each side whether the message had none for it, not even null. An unchanged value
+        that is stored out of line is taken from the old row, if that has it."""
         changes, slots = self.ordered.changes, self.slots
         unchanged = (changes.new.kinds[index, slots] == UNCHANGED) & changes.in_old(index)[slots]
         from_old = unchanged | (self.is_old & (changes.old_slots[slots] >= 0))
         starts, lengths, kinds = changes.spans(index, slots, from_old)
         # an old row that is only a key has nulls in all other columns; a key itself is never null
         lacks = (kinds == UNCHANGED) | (kinds == ABSENT) | (self.is_old & ~is_whole & (kinds == NULL))
-        return _Column(Spans.of(starts, lengths, kinds), lacks)
+        return Spans.of(starts, lengths, kinds), lacks
