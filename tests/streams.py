@@ -41,7 +41,7 @@ from spark_jobs.logicalrep.messages import (
     StreamStart,
     StreamStop,
 )
-from spark_jobs.logicalrep.transaction import ReadOptions
+from tests.reference.transaction import ReadOptions
 from tests.stream_histories import (
     Aborted,
     Committed,

@@ -9,12 +9,7 @@
     ├── UnknownTupleError       a tuple begins with another byte than the K, O or N allowed there
     ├── UnknownColumnError      a column's kind is none of n, u, t, b
     ├── FieldError              a field holds what PostgreSQL never writes: unknown flags, a zero LSN, invalid UTF-8
-    ├── RelationMismatchError   a change does not fit the Relation message it is read with
-    └── AssemblyError           each message is valid, but not in this place
-        ├── MessageOrderError          no server sends the messages in this order
-        ├── UnannouncedRelationError   a change without a Relation message before it
-        ├── MissingTransactionError    a COMMIT PREPARED, or the end of a stream, without its changes
-        └── AmbiguousMessageError      a streamed Message that may belong to an aborted subtransaction
+    └── RelationMismatchError   a change does not fit the Relation message it is read with
 
 Error messages name offsets, fields and single protocol bytes, never values.
 """
@@ -52,23 +47,3 @@ class FieldError(LogicalRepError):
 
 class RelationMismatchError(LogicalRepError):
     """A change does not fit the Relation message it is read with: another relation, another number of columns."""
-
-
-class AssemblyError(LogicalRepError):
-    """Every message is valid by itself, but not in its place."""
-
-
-class MessageOrderError(AssemblyError):
-    """No server sends the messages in this order."""
-
-
-class UnannouncedRelationError(AssemblyError):
-    """A change comes before the Relation message that describes it."""
-
-
-class MissingTransactionError(AssemblyError):
-    """A transaction is committed whose changes are not among the messages."""
-
-
-class AmbiguousMessageError(AssemblyError):
-    """A streamed transactional Message may belong to an aborted subtransaction; the protocol does not say."""

@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, BinaryValue, Change, Delete, Insert, TupleData, Update
-from spark_jobs.logicalrep.transaction import ReadOptions
 from tests.decode.binary_values import RECORDED
 from tests.decode.row_changes import RELID
 from tests.decode.row_lines import FINE, MOVED
@@ -28,6 +27,7 @@ from tests.fuzz.targets import (
 )
 from tests.golden.golden_file import Recording, recordings
 from tests.golden.read_recordings import read_options
+from tests.reference.transaction import ReadOptions
 from tests.wire import write_message
 
 _LONGEST_WINDOW = 4000  # bytes: a longer seed teaches the fuzzer nothing that a shorter one does not

@@ -19,12 +19,12 @@ from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.pgoutput.read_message import read_message, read_streamed_message
 from spark_jobs.logicalrep.test_decoding.read_line import read_line
-from spark_jobs.logicalrep.transaction import ReadOptions
 from spark_jobs.schema.lake_types import lake_type
 from spark_jobs.schema.wire_type import wire_type
 from tests.capture.pgoutput.assembled_rows import in_columns, one_by_one
 from tests.decode import logical_messages, row_changes, row_lines
 from tests.decode.binary_values import RECORDED, assert_same
+from tests.reference.transaction import ReadOptions
 from tests.wire import write_message
 
 WHOLE_LOG = Window(Lsn(0), Lsn(2**62))

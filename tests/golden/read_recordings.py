@@ -1,4 +1,4 @@
-"""Recordings through the object decoders: ``logicalrep.assembly`` and ``logicalrep.test_decoding``."""
+"""Recordings through the object decoders: ``reference.assembly`` and ``logicalrep.test_decoding``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import get_args
 
-from spark_jobs.logicalrep.assembly import assemble
 from spark_jobs.logicalrep.messages import Delete, Insert, LogicalMessage, Truncate, Type, Update
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
 from spark_jobs.logicalrep.test_decoding.changes import row_change
@@ -21,10 +20,11 @@ from spark_jobs.logicalrep.test_decoding.lines import (
     TwoPhaseLine,
 )
 from spark_jobs.logicalrep.test_decoding.read_line import read_line
-from spark_jobs.logicalrep.transaction import LooseMessage, PlacedMessage, ReadOptions, Streaming
 from spark_jobs.qualified_name import QualifiedName
 from tests.golden.golden_file import ExpectedChange, ExpectedRelation, Recording
 from tests.golden.observed import Observed, expected_of
+from tests.reference.assembly import assemble
+from tests.reference.transaction import LooseMessage, PlacedMessage, ReadOptions, Streaming
 
 _STREAMING = dict(zip(("off", "on", "parallel"), get_args(Streaming), strict=True))
 
@@ -38,7 +38,7 @@ def read_options(recording: Recording) -> ReadOptions:
 
 
 def observe_pgoutput(recording: Recording) -> list[Observed]:
-    """The recording as ``logicalrep.assembly`` reads it."""
+    """The recording as ``reference.assembly`` reads it."""
     relations: dict[int, Relation] = {}
     observed: list[Observed] = []
     transactions = 0

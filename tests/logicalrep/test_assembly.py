@@ -8,15 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from spark_jobs.logicalrep.assembly import assemble
-from spark_jobs.logicalrep.errors import (
-    AmbiguousMessageError,
-    LogicalRepError,
-    MessageOrderError,
-    MissingTransactionError,
-    UnannouncedRelationError,
-    UnknownMessageError,
-)
+from spark_jobs.logicalrep.errors import LogicalRepError, UnknownMessageError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.messages import (
     Begin,
@@ -41,8 +33,15 @@ from spark_jobs.logicalrep.messages import (
 )
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation
-from spark_jobs.logicalrep.transaction import LooseMessage, ReadOptions, Transaction
 from tests.logicalrep.altered_table import ALTERED_UNDER_A_STREAM, S7, WIDER, E, Sent, T, insert
+from tests.reference.assembly import assemble
+from tests.reference.errors import (
+    AmbiguousMessageError,
+    MessageOrderError,
+    MissingTransactionError,
+    UnannouncedRelationError,
+)
+from tests.reference.transaction import LooseMessage, ReadOptions, Transaction
 from tests.streams import NEWEST_SERVER, PROTOCOL_1, READ_OPTIONS, SERVERS, History, Server, histories, messages
 from tests.wire import write_message
 

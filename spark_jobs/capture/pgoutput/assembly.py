@@ -2,7 +2,7 @@
 
 The messages of a transaction are spooled until its Stream Commit or Commit Prepared, and emitted there. Transactions
 that do not end in the window, or that are aborted or rolled back, are not emitted. Vectorised: Python runs per block,
-per transaction and per relation, never per message. ``logicalrep.assembly`` does the same message by message.
+per transaction and per relation, never per message. ``tests/reference/assembly.py`` does the same message by message.
 https://www.postgresql.org/docs/current/logicaldecoding-streaming.html
 https://www.postgresql.org/docs/current/logicaldecoding-two-phase-commits.html
 """

@@ -13,11 +13,11 @@ from spark_jobs.capture.pgoutput.repeated_announcements import RepeatedAnnouncem
 from spark_jobs.capture.pgoutput.window_rows import WindowRows
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
-from spark_jobs.logicalrep.assembly import assemble
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.messages import LogicalMessage, Type
 from spark_jobs.logicalrep.relation import Relation, fingerprint
-from spark_jobs.logicalrep.transaction import LooseMessage, ReadOptions
+from tests.reference.assembly import assemble
+from tests.reference.transaction import LooseMessage, ReadOptions
 
 WINDOW = Window(Lsn(0x100), Lsn(0x10_0000))
 
@@ -77,7 +77,7 @@ def in_columns(
 
 
 def one_by_one(wires: list[bytes], options: ReadOptions) -> list[Row]:
-    """The same by ``logicalrep.assembly``."""
+    """The same by ``reference.assembly``."""
     rows: list[Row] = []
     versions: dict[int, int] = {}
     for item in assemble(wires, options):

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.capture.pgoutput.assembly import UnattributedMessageError
-from spark_jobs.logicalrep.errors import AmbiguousMessageError
 from spark_jobs.logicalrep.relation import fingerprint
-from spark_jobs.logicalrep.transaction import ReadOptions
 from tests.capture.pgoutput.assembled_rows import WINDOW, in_columns, landed, one_by_one
 from tests.logicalrep.altered_table import ALTERED_UNDER_A_STREAM, WIDER
+from tests.reference.errors import AmbiguousMessageError
+from tests.reference.transaction import ReadOptions
 from tests.streams import NEWEST_SERVER, READ_OPTIONS, SERVERS, History, Server, histories, messages, window
 from tests.wire import write_message
 

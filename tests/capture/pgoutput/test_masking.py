@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from spark_jobs.capture.masked_tables import MaskedTables
 from spark_jobs.capture.pgoutput.assembly import UnattributedMessageError
 from spark_jobs.errors import DecodeError
-from spark_jobs.logicalrep.errors import AmbiguousMessageError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.logicalrep.messages import (
     UNCHANGED_TOAST,
@@ -30,11 +29,12 @@ from spark_jobs.logicalrep.messages import (
 )
 from spark_jobs.logicalrep.pgoutput.read_message import read_change
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
-from spark_jobs.logicalrep.transaction import ReadOptions
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.masked_relation import MaskedRelation
 from spark_jobs.table_mask import TableMask
 from tests.capture.pgoutput.assembled_rows import Row, in_columns, one_by_one
+from tests.reference.errors import AmbiguousMessageError
+from tests.reference.transaction import ReadOptions
 from tests.strategies import changes
 from tests.streams import READ_OPTIONS, SERVERS, History, Server, histories, messages, window
 from tests.wire import write_message

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_jobs.logicalrep.errors import MessageOrderError, UnannouncedRelationError
 from spark_jobs.logicalrep.messages import DataMessage, LogicalMessage, Origin, Truncate, Type
 from spark_jobs.logicalrep.relation import Relation
+from tests.reference.errors import MessageOrderError, UnannouncedRelationError
 
 
 @dataclass(frozen=True, slots=True)

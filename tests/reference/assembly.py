@@ -1,6 +1,6 @@
 """Assembles messages of any protocol into whole committed transactions, in commit order and in memory.
 
-This is the readable specification, used by tests and fuzzers only: ``spark_jobs.capture.pgoutput.assembly`` does the
+This is the readable specification, for tests and fuzzers: ``spark_jobs.capture.pgoutput.assembly`` does the
 same with columns, spools what is large, and must equal it. Both produce protocol 1's form: a window's transactions are
 the same whatever ``proto_version``, ``streaming`` and ``two_phase`` it was read with.
 https://www.postgresql.org/docs/current/protocol-logical-replication.html
@@ -28,11 +28,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from spark_jobs.logicalrep.errors import (
-    AmbiguousMessageError,
-    MessageOrderError,
-    MissingTransactionError,
-)
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.messages import (
     Begin,
@@ -52,9 +47,14 @@ from spark_jobs.logicalrep.messages import (
     StreamStart,
     StreamStop,
 )
-from spark_jobs.logicalrep.pending_transaction import Announcement, PendingChange, PendingTransaction
 from spark_jobs.logicalrep.pgoutput.read_message import read_message, read_streamed_message, without_stream_xid
-from spark_jobs.logicalrep.transaction import LooseMessage, PlacedMessage, ReadOptions, Transaction
+from tests.reference.errors import (
+    AmbiguousMessageError,
+    MessageOrderError,
+    MissingTransactionError,
+)
+from tests.reference.pending_transaction import Announcement, PendingChange, PendingTransaction
+from tests.reference.transaction import LooseMessage, PlacedMessage, ReadOptions, Transaction
 
 
 @dataclass(slots=True)

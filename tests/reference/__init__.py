@@ -1,0 +1,1 @@
+"""What the product is compared with: the same as it does with columns, told message by message."""
