@@ -36,13 +36,6 @@ def _integers(dtype: str, to: pa.DataType) -> Callable[[TextColumn], pa.Array]:
     return texts
 
 
-def _bools(column: TextColumn) -> pa.Array:
-    values = rows_of_bytes(column, 1)
-    if (values > 1).any():
-        raise ValueError("bool")
-    return text_of([(np.where(values == 1, ord("t"), ord("f")).astype(np.uint8), True)], column)
-
-
 def _uuids(column: TextColumn) -> pa.Array:
     digits = hexadecimal(rows_of_bytes(column, 16))
     dash = constant("-", len(digits))
@@ -62,7 +55,6 @@ def _versioned(column: TextColumn) -> pa.Array:
 
 
 _VECTORISED: dict[Family, Callable[[TextColumn], pa.Array | None]] = {
-    Family.BOOL: _bools,
     Family.DATE: date_texts,
     Family.INT2: _integers(">i2", pa.int16()),
     Family.INT4: _integers(">i4", pa.int32()),
