@@ -12,8 +12,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline, SchemaPolicy
 from spark_jobs.errors import LakeError, SchemaChangeError, new_snapshot
-from spark_jobs.lake.lost_commits import note_lost_commit
-from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.table_state import TableState, note_lost_commit, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run

@@ -12,6 +12,7 @@ wrong path if the given one has a percent sign.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,9 +23,9 @@ from pyarrow import fs
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.commit import Commit, KnownCommit, Transaction
-from spark_jobs.delta.files import ask_tables, lake_filesystem
+from spark_jobs.delta.files import ask_tables, lake_errors, lake_filesystem
 from spark_jobs.delta.table import log_errors, table_errors
-from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.delta.transaction_log import TransactionLog, remove_checksum
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.lake.generation import NO_GENERATION, Generation
@@ -34,6 +35,8 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
+
+_log = logging.getLogger(__name__)
 
 TXN_PREFIX = "pgcdc:"
 # of what our commits record; raised when an earlier version would misread them
@@ -117,6 +120,26 @@ class TableState:
     def relation(self) -> QualifiedName:
         """The source table's name. A state that is lost does not know another one than its own."""
         return self.generation.shows or self.name
+
+
+def note_lost_commit(path: Location, number: int, version: int) -> None:
+    """Say that the table at ``path`` has lost our commit of this number, and remove what Spark has written beside it.
+    ``version``: that of the commit. Raises LakeError.
+
+    Delta's log on S3 allows that: Spark looks whether a version is there, and then writes it without a condition, so of
+    two writers the later one wins, and the other believes that it has committed. What was lost is applied again, as the
+    table's own log says how far the table is now. An older copy of a table that was put back shows itself in the same
+    way.
+    """
+    _log.warning(
+        "%s has lost commit %d of this pipeline (Delta version %d): another writer has replaced it, or an older copy of"
+        " the table was put back; what it held is applied again",
+        path,
+        number,
+        version,
+    )
+    with lake_errors(f"the checksum of a lost commit to {path} cannot be removed"):
+        remove_checksum(path, version)
 
 
 def stream_id(system_identifier: int, slot: str) -> str:

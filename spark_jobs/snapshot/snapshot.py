@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spark_jobs.errors import CdcError, SnapshotWaitsError
+from spark_jobs.lake.cuts import forget
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import bulk_connections
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.snapshot.at_one_lsn import snapshot_at_one_lsn
 from spark_jobs.snapshot.chunks.chunked_table import chunked_tables, large_tables
 from spark_jobs.snapshot.chunks.read_chunks import Pace
 from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
 from spark_jobs.snapshot.chunks.snapshot_in_chunks import snapshot_in_chunks
 from spark_jobs.snapshot.exporter import Exporter, given_or_own
-from spark_jobs.snapshot.snapshot_tables import TableSnapshot
-from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots, wanted_snapshots
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
+from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots, require_same_server, wanted_snapshots
 
 
 def snapshot(
@@ -58,8 +58,18 @@ def snapshot(
 def _at_one_lsn(
     request: WantedSnapshots, names: Sequence[QualifiedName], exports: Exporter
 ) -> tuple[TableSnapshot, ...]:
+    """Those of ``names``, in one exported snapshot; the cuts are kept valid meanwhile."""
+    # windows that were landed while the server waited may hold changes that the snapshot does not show
+    run, checkpoint = request.run, exports.begin(request.checkpoint)
     try:
-        return snapshot_at_one_lsn(request, names, exports)
+        with exports.exported(run.progress) as (exported, shows):
+            require_same_server(run, checkpoint)  # the log's server must have exported it
+            with run.guard.cuts():
+                forget(run.pipeline.lake, names)
+            snapshots = snapshot_tables(request.work(names, checkpoint), exported, shows)
+            with run.guard.cuts():  # a concurrent run may have written a cut with the old tables
+                forget(run.pipeline.lake, names)
+        return snapshots
     except SnapshotWaitsError as error:
         if request.asked:
             raise

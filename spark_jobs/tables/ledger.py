@@ -24,9 +24,8 @@ from spark_jobs.delta.transaction_log import is_as_known
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.lake.drop_mark import landed_end
-from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.messages_state import MESSAGES_NAME, messages_state
-from spark_jobs.lake.table_state import TableState, state_in_cut, table_state
+from spark_jobs.lake.table_state import TableState, note_lost_commit, state_in_cut, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.catalogue_changes import is_annotated, tells_of
 from spark_jobs.tables.understood_windows import unknown_messages

@@ -27,13 +27,13 @@ from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint, no
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
-from spark_jobs.lake.lost_commits import note_lost_commit
 from spark_jobs.lake.table_state import (
     METADATA_FORMAT,
     PartitionsRead,
     SnapshotCause,
     Strategy,
     TableState,
+    note_lost_commit,
     state_written,
     stream_id,
     txn_app_id,

@@ -24,7 +24,7 @@ from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.recover import recover
 from spark_jobs.run import Run
-from spark_jobs.snapshot import at_one_lsn
+from spark_jobs.snapshot import snapshot as snapshots
 from spark_jobs.spark.session import spark_session
 from spark_jobs.storage import Location
 from spark_jobs.sync import snapshot, sync
@@ -95,7 +95,7 @@ def recover_slot_made(pipeline: Pipeline) -> None:
 
 def recover_chapter_begun(pipeline: Pipeline) -> None:
     """The first snapshot is about to be taken."""
-    at_one_lsn.snapshot_tables = lambda *_, **__: _die()  # type: ignore[assignment, attr-defined]
+    snapshots.snapshot_tables = lambda *_, **__: _die()  # type: ignore[assignment, attr-defined]
     recover(pipeline, _die)  # type: ignore[arg-type]
 
 
