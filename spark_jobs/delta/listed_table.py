@@ -27,6 +27,7 @@ from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.history import History
 from spark_jobs.delta.own_commit import Action, add_action, commit_info, write_commit
 from spark_jobs.delta.removal import OF_DELTA, LakeFile, files_below
+from spark_jobs.delta.table import table_gone
 from spark_jobs.delta.transaction_log import note_version
 from spark_jobs.delta.whole_files import content_of, delete_files
 from spark_jobs.storage import Location
@@ -80,6 +81,14 @@ class ListedTable:
             return None
         actions = (_of_checkpoint(path, base), *(_of_commit(path, each) for each in range(base + 1, version + 1)))
         return cls(path, version, base, {}, {}, {}, {}, listing)._after(chain.from_iterable(actions))
+
+    @classmethod
+    def required(cls, path: Location) -> ListedTable:
+        """Raises as ``read`` does, and LakeError if there is no Delta table."""
+        table = cls.read(path)
+        if table is None:
+            raise table_gone(path)
+        return table
 
     @cached_property
     def configuration(self) -> dict[str, str]:

@@ -31,6 +31,11 @@ def open_table(path: Location, what: str, *, hint: str = REACHABLE, version: int
             return DeltaTable(path, version, storage_options(path))
 
 
+def table_gone(path: str) -> LakeError:
+    """The error for a table that was there before."""
+    return LakeError(f"there is no Delta table at {path} any more", hint="run it again")
+
+
 def is_ambiguous(path: str) -> bool:
     """Whether ``deltalake`` and Spark may mean different folders: they disagree on whether it is percent-encoded."""
     return "%" in path

@@ -31,7 +31,6 @@ from spark_jobs.delta.removal import LakeFile
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.errors import LakeError, OvertakenError
-from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +89,7 @@ def keep_small(table: CountedTable, properties: Mapping[str, str], expiry: Expir
     """
     path = table.files.path
     with table_errors(f"{path} cannot be maintained", hint=WRITABLE):
-        listed = _listed(path).with_properties(properties)
+        listed = ListedTable.required(path).with_properties(properties)
         before = table.files.added(listed.files.values())
         expired, dropped = _expired(table, before, expiry) if expiry else ([], [])
         if expiry and dropped:
@@ -123,7 +122,7 @@ def remove_rows(table: CountedTable, selection: RowsToRemove) -> None:
     """
     path, chosen = table.files.path, selection.chosen
     with table_errors(f"rows of {path} cannot be removed", hint=WRITABLE):
-        listed, paths = _listed(path), list[str]()
+        listed, paths = ListedTable.required(path), list[str]()
         strays = listed.strays
         # the rows of a file that was replaced are chosen no more if a call was killed after it had replaced it
         verdicts = [
@@ -170,7 +169,7 @@ def compact_in_passing(table: CountedTable, number: int) -> None:
     try:
         with table_errors(f"{path} cannot be compacted", hint=WRITABLE):
             # twice as many as are new: the last time may have failed
-            _put_together(table, _listed(path), after=number - 2 * _IN_PASSING_EVERY, below=_TINY_BYTES)
+            _put_together(table, ListedTable.required(path), after=number - 2 * _IN_PASSING_EVERY, below=_TINY_BYTES)
     except LakeError as error:
         _log.warning("%s", error)
 
@@ -222,13 +221,6 @@ def _replace(
     if new.actions and listed.files.keys() >= {file.path for file in new.actions}:
         return listed  # the commit was made, and its answer lost
     raise OvertakenError(f"another process maintains {path}", hint="run it again")
-
-
-def _listed(path: Location) -> ListedTable:
-    table = ListedTable.read(path)
-    if table is None:
-        raise LakeError(f"there is no Delta table at {path} any more", hint="run it again")
-    return table
 
 
 def _ordered(table: CountedTable, files: Sequence[DataFile]) -> Iterator[pa.RecordBatch]:

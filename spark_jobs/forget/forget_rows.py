@@ -98,7 +98,7 @@ def forget_rows(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker
             erased = _erased_here(run, name, keys, table, provenance)
         else:
             erased = _erased_by_spark(run, name, keys, path, provenance)
-        newest = _read(path)
+        newest = ListedTable.required(path)
         if newest.checkpoint < erased.version:
             raise LakeError(f"{path} has no checkpoint of version {erased.version} yet", hint="run it again")
         with run.guard.cuts():
@@ -131,7 +131,7 @@ def _erased_here(run: Run, name: QualifiedName, keys: RowKeys, table: ListedTabl
         return matches({name: rows.column(name) for name in values.column_names}, values)
 
     _, rows = without_rows(table, values.column_names, chosen)
-    listed = _read(table.path).with_properties({ERASED: _now()})
+    listed = ListedTable.required(table.path).with_properties({ERASED: _now()})
     opened = opened_table(table.path, listed.version)
     if opened is not None and commit_without_rows_here(opened, provenance):
         version = listed.version + 1
@@ -152,10 +152,10 @@ def _erased_by_spark(run: Run, name: QualifiedName, keys: RowKeys, path: Locatio
             own.createDataFrame(named).createOrReplaceTempView(_KEYS)
             merge = f"MERGE INTO {table} AS t USING {_KEYS} AS s ON {same} WHEN MATCHED THEN DELETE"
             rows = own.sql(merge).collect()[0]["num_deleted_rows"]
-            if any(file.get("deletionVector") for file in _read(path).files.values()):
+            if any(file.get("deletionVector") for file in ListedTable.required(path).files.values()):
                 own.sql(f"REORG TABLE {table} APPLY (PURGE)")
             interval = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]["properties"].get(CHECKPOINT_PROPERTY)
-            listed = _read(path)
+            listed = ListedTable.required(path)
             own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{CHECKPOINT_PROPERTY}' = '1', '{ERASED}' = '{_now()}')")
         version = commit_without_rows(spark, path, provenance)
         with isolated_session(spark, {}) as own:  # 1 is what a call that was killed has left
@@ -163,13 +163,6 @@ def _erased_by_spark(run: Run, name: QualifiedName, keys: RowKeys, path: Locatio
             as_default = f"UNSET TBLPROPERTIES IF EXISTS ('{CHECKPOINT_PROPERTY}')"
             own.sql(f"ALTER TABLE {table} {as_before if interval not in (None, '1') else as_default}")
     return _Erased(rows, listed, version)
-
-
-def _read(path: Location) -> ListedTable:
-    table = ListedTable.read(path)
-    if table is None:
-        raise LakeError(f"there is no Delta table at {path} any more", hint="run it again")
-    return table
 
 
 def _now() -> str:

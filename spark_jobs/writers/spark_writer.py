@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.delta.commit import Commit
-from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.table import table_errors, table_gone
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.retries import again_when_concurrent
@@ -99,7 +99,7 @@ def newest_version(path: Location) -> int:
     with table_errors(f"{path} cannot be read"):
         log = TransactionLog.open(path)
     if log is None:
-        raise LakeError(f"there is no Delta table at {path} any more", hint="run it again")
+        raise table_gone(path)
     return log.version
 
 
