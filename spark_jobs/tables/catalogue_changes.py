@@ -32,9 +32,9 @@ def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> 
     for marker in markers:
         if marker.broke is not None:
             return _broken_off(marker, marker.broke, state)
-        for changed in _changed(marker, state.relation, state.relid):
+        for changed in changes_of(marker, state):
             followed_in_place = bool(changed.columns) and not changed.reasons
-            if changed.word != state.generation.word and not followed_in_place:
+            if not followed_in_place:
                 reasons = changed.reasons or ("it was changed right after its snapshot",)
                 return changed_without_event(state.name, reasons, f"seen with window {marker.ordinal}, {marker.window}")
     return None
@@ -47,11 +47,10 @@ def regions_changed(markers: Sequence[WindowMarker], state: TableState) -> tuple
     for marker in markers:
         if marker.broke is not None:
             return ()
-        for changed in _changed(marker, state.relation, state.relid):
-            if changed.word != state.generation.word:
-                if not changed.regions or changed.columns:
-                    return ()
-                regions += changed.regions
+        for changed in changes_of(marker, state):
+            if not changed.regions or changed.columns:
+                return ()
+            regions += changed.regions
     return outermost(regions)
 
 
@@ -63,9 +62,8 @@ def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tup
 
 def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged]:
     """The changes of the table that the window's look found, unless its snapshot shows them already."""
-    return (
-        changed for changed in _changed(marker, state.relation, state.relid) if changed.word != state.generation.word
-    )
+    every = _changed(marker, state.relation, state.relid)
+    return (changed for changed in every if changed.word != state.generation.word)
 
 
 def changed_without_event(name: QualifiedName, reasons: Sequence[str], occasion: str) -> SchemaChangeError:
