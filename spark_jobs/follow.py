@@ -128,8 +128,7 @@ class Follower:
         self._all: _Pause | None = None
         self._names: tuple[QualifiedName, ...] = ()
         self._stopped: Mapping[QualifiedName, CdcError] = {}
-        self._missing: tuple[QualifiedName, ...] = ()
-        self._reasons: Mapping[QualifiedName, str] = {}
+        self._missing: Mapping[QualifiedName, str] = {}
         self._prepared_at: float | None = None
         self._shown: Lsn | None = None
 
@@ -220,13 +219,11 @@ class Follower:
             return self._begin_and_apply(run)
 
     def _begin_and_apply(self, run: Run) -> tuple[NewGenerations, CatchUpReport]:
-        missing = tuple(name for name in self._missing if self._may_try(name))
-        begun = NewGenerations()
-        if missing:
-            begun = begin_generations(run, missing, reasons=self._reasons, exporter=self._exporter)
+        missing = {name: why for name, why in self._missing.items() if self._may_try(name)}
+        begun = begin_generations(run, missing, self._exporter)
         failed = begun.errors
         self._note({name: failed.get(name) for name in missing})
-        self._missing = tuple(name for name in self._missing if name not in missing or name in failed)
+        self._missing = {n: why for n, why in self._missing.items() if n not in missing or n in failed}
         names = [name for name in self._names if name not in self._missing and self._may_try(name)]
         waiting = [name for name in self._names if name not in names]
         messages = has_messages_table(run.pipeline)
@@ -240,7 +237,6 @@ class Follower:
             self._pipeline = prepared.pipeline
         self._stopped = {table.name: table.error for table in prepared.stopped}
         self._names, self._missing = (*prepared.tables, *self._stopped), prepared.missing
-        self._reasons = prepared.reasons
         self._prepared_at = time.monotonic()
         self._paused = {name: pause for name, pause in self._paused.items() if name in self._names}
         self._waiting = {name: error for name, error in self._waiting.items() if name in self._names}

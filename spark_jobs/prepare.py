@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import Pipeline
@@ -27,17 +27,16 @@ class Prepared:
     configuration; ``ledger`` says how far they, and the messages table, are.
 
     ``missing`` tables need a new generation: they have none in this chapter of the log, or one in another mode, with
-    other types or with other masks, or that lacks columns which are no longer ignored. ``reasons`` has a sentence for
-    those that must be read from the source. ``stopped`` tables
-    cannot be followed at present, and are not among ``tables``.
+    other types or with other masks, or that lacks columns which are no longer ignored. Each has a sentence that says
+    why it must be read from the source, empty if nothing says so. ``stopped`` tables cannot be followed at present, and
+    are not among ``tables``.
     """
 
     pipeline: Pipeline
     ledger: Ledger
     tables: tuple[QualifiedName, ...]
-    missing: tuple[QualifiedName, ...]
+    missing: Mapping[QualifiedName, str]
     stopped: tuple[TableStopped, ...] = ()
-    reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
 
 
 @again_when_lost
@@ -80,8 +79,8 @@ def prepare(pipeline: Pipeline) -> Prepared:
         ledger = ledger.opening(in_doubt)
         began = replace(began, ledger=ledger)
         needing = tuple(name for name in needing if began.needs_another(name))
-    reasons = {name: why for name in needing if (why := began.why_from_source(name))}
-    return Prepared(pipeline, ledger, tables, needing, stopped, reasons)
+    missing = {name: began.why_from_source(name) for name in needing}
+    return Prepared(pipeline, ledger, tables, missing, stopped)
 
 
 @dataclass(frozen=True)

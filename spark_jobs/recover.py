@@ -91,9 +91,9 @@ def recover(
     begun = NewGenerations()
     with Exporter(pipeline.source.dsn, patience) as exporter:
         if prepared.missing:
-            names, reasons = prepared.missing, {**prepared.reasons, **reasons}
+            wanted = {name: reasons.get(name, why) for name, why in prepared.missing.items()}
             with Run(pipeline, spark, run_id=run_id, progress=progress).guarded() as run:
-                begun = begin_generations(run, names, reasons=reasons, exporter=exporter)
+                begun = begin_generations(run, wanted, exporter)
     waiting = tables_waiting(begun.errors, exporter.waits_for)
     seconds = time.monotonic() - started
     return RecoverReport(chapter, begun.snapshots, seconds, prepared.stopped, begun.modes, waiting)

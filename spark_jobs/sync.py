@@ -112,10 +112,10 @@ def sync(
         Exporter(pipeline.source.dsn, patience) as exporter,
         Run(pipeline, spark, run_id=run_id, progress=in_turns(progress)).guarded() as run,
     ):
-        done.waiting = {name: prepared.reasons.get(name, "") for name in prepared.missing}
+        done.waiting = prepared.missing
         while True:
             if done.waiting:
-                done.begin(begin_generations(run, tuple(done.waiting), reasons=done.waiting, exporter=exporter))
+                done.begin(begin_generations(run, done.waiting, exporter))
             captured = _rounds(run, exporter, done)
             # once the others are up to date, there is time to read on, or to wait for the snapshot a little longer
             if not (done.goes_on or (done.waits and exporter.is_worth_waiting_for)):

@@ -254,11 +254,11 @@ def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, engine_run:
         context.log.warning("%s; what is landed is still applied", error)
         return _Missing(NewGenerations(), {})
     failed = {table.name: table.error for table in prepared.stopped if table.name in run.tables}
-    names = [name for name in prepared.missing if name in run.tables]
-    if not names:
+    missing = {name: why for name, why in prepared.missing.items() if name in run.tables}
+    if not missing:
         return _Missing(NewGenerations(), failed)
-    context.log.info("beginning new generations of %s", ", ".join(map(str, names)))
-    begun = begin_generations(engine_run, names, reasons=prepared.reasons, exporter=exporter)
+    context.log.info("beginning new generations of %s", ", ".join(map(str, missing)))
+    begun = begin_generations(engine_run, missing, exporter)
     return _Missing(begun, failed | {name: why for name, why in begun.errors.items() if name not in begun.waiting})
 
 

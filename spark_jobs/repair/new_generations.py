@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_jobs.errors import (
@@ -60,26 +60,22 @@ class NewGenerations:
 
 
 def begin_generations(
-    run: Run,
-    names: Sequence[QualifiedName],
-    *,
-    reasons: Mapping[QualifiedName, str] | None = None,
-    exporter: Exporter | None = None,
+    run: Run, wanted: Mapping[QualifiedName, str], exporter: Exporter | None = None
 ) -> NewGenerations:
-    """Begin a generation for each of ``names``. A table that is in another mode than configured is rebuilt without the
-    source; if that is not possible, and for all other tables, a snapshot is taken. ``reasons``: why, for snapshots that
-    nobody asked for; a table that has a reason is read from the source, whatever its mode was.
+    """Begin a generation for each of the tables that are ``wanted``, each with the reason why it must be read from the
+    source, empty if there is none. Without a reason, a table that is in another mode than configured is rebuilt without
+    the source; if that is not possible, and for all other tables, a snapshot is taken.
 
     A table that fails, or whose snapshot waits for an open transaction, is reported with its error, and keeps what it
     held. Raises the other errors of ``snapshot``.
     """
-    reasons = {name: why for name, why in (reasons or {}).items() if why}
-    without = [name for name in names if name not in reasons]
+    reasons = {name: why for name, why in wanted.items() if why}
+    without = [name for name in wanted if name not in reasons]
     done = change_modes(run, without) if without else ()
     unreached = {table.name: table for table in done if isinstance(table.error, _NEEDS_SOURCE)}
     modes = tuple(table for table in done if table.name not in unreached)
     why = {**reasons, **{name: _why_snapshot(table) for name, table in unreached.items()}}
-    rest = [name for name in names if name not in {table.name for table in modes}]
+    rest = [name for name in wanted if name not in {table.name for table in modes}]
     if not rest:
         return NewGenerations(modes)
     snapshots = snapshot(run, rest, reasons=why, exporter=exporter, asked=False)

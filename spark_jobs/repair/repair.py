@@ -43,13 +43,13 @@ def repair(
     partly = read_partitions(run, outcomes, exporter=exporter)
     since = tuple(partly.outcome(outcome) for outcome in outcomes)
     again = {**tables_to_read_again(run.pipeline, since), **(waiting or {})}
-    return Repaired(partly, _begun(run, exporter, again) if again else NewGenerations())
+    return Repaired(partly, _begun(run, exporter, again))
 
 
 def _begun(run: Run, exporter: Exporter, again: Mapping[QualifiedName, str]) -> NewGenerations:
     """Each with the reason for a snapshot. An error that prevents all of them is the error of these tables alone."""
     try:
-        return begin_generations(run, tuple(again), reasons=again, exporter=exporter)
+        return begin_generations(run, again, exporter)
     except CdcError as error:
         failed = {
             name: type(error)(f"{why or f'{name} is in another mode'}; {_FAILED}: {error.what}", hint=error.hint)

@@ -92,7 +92,7 @@ def test_the_commit_and_the_cut_tell_of_it(item: Item, tmp_path: Path) -> None:
     item.run(CHANGES)
     item.sync("mirror")
     before, cut = item.state, latest_cut(item.pipeline.lake)
-    (changed,) = begin_generations(Run(item.in_mode("history"), lambda: item.spark), [ITEM]).modes
+    (changed,) = begin_generations(Run(item.in_mode("history"), lambda: item.spark), {ITEM: ""}).modes
     assert cut is not None
     told = item.spark.sql(f"DESCRIBE HISTORY delta.`{item.path}` LIMIT 1").collect()[0]["userMetadata"]
     assert json.loads(told)["mode_changed"] == {
