@@ -10,7 +10,8 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-not-found,import-untyped,unused-ignore]  # installed by `make fuzz` alone
 
-with atheris.instrument_imports(include=["spark_jobs.logicalrep", "spark_jobs.decode", "spark_jobs.change_log"]):
+_READERS = ["spark_jobs.logicalrep", "spark_jobs.decode", "spark_jobs.change_log", "tests.reference"]
+with atheris.instrument_imports(include=_READERS):
     from tests.fuzz.targets import TARGETS
 
 
