@@ -19,7 +19,7 @@ from spark_jobs.writers.held_rows import held_rows
 from spark_jobs.writers.merge_sql import in_range
 from spark_jobs.writers.net_source import NetSource, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable, file_bytes
-from spark_jobs.writers.rewritten_rows import comparable_key, places_of
+from spark_jobs.writers.rewritten_rows import comparable_keys, places_of
 
 
 def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -> NetSource | None:
@@ -81,7 +81,7 @@ def _found(
     within = () if key_range is None else (in_range(shape, key_range),)
     table_rows = held_rows(opened.table, " AND ".join((live_rows(columns.mode) or "true", *within)))
     known = table_rows.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)
-    places = places_of(_comparable(keys_to_find), _comparable(known.cast(keys_to_find.schema)))
+    places = places_of(comparable_keys(keys_to_find), comparable_keys(known.cast(keys_to_find.schema)))
     return None if places is None else (table_rows, places)
 
 
@@ -89,7 +89,3 @@ def key_before(columns: NetColumns, rows: pa.Table, place: int) -> pa.ChunkedArr
     """A column of the key that the row had before the changes."""
     own = rows.column(value(place))
     return pc.coalesce(rows.column(old_key(place)), own) if place in columns.old_keys else own
-
-
-def _comparable(keys: pa.Table) -> pa.Table:
-    return pa.table([comparable_key(column) for column in keys.columns], keys.column_names)

@@ -197,11 +197,15 @@ def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([chunk.view(bits) for chunk in of_one_nan.chunks], bits)
 
 
-def comparable_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _comparable_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values of a key column that are the same to Arrow if they are to PostgreSQL."""
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.equal(column, 0.0), pa.scalar(0.0, column.type), column)
     return comparable(column)
+
+
+def comparable_keys(keys: pa.Table) -> pa.Table:
+    return pa.table([_comparable_key(column) for column in keys.columns], keys.column_names)
 
 
 def _mirrored(
@@ -335,14 +339,13 @@ def _ending(rows: pa.Table) -> pa.Table:
 
 def _keys(rows: pa.Table, columns: NetColumns) -> pa.Table:
     """Those of a net change, which Arrow compares as PostgreSQL does."""
-    names = [value(place) for place in columns.shape.key_indices]
-    return pa.table([comparable_key(rows.column(name)) for name in names], names)
+    return comparable_keys(rows.select([value(place) for place in columns.shape.key_indices]))
 
 
 def _keys_held(table_rows: pa.Table, columns: NetColumns) -> pa.Table:
     """Those of rows of the table, under the same names."""
-    keys = {value(place): columns.shape.columns[place].name for place in columns.shape.key_indices}
-    return pa.table([comparable_key(table_rows.column(name)) for name in keys.values()], [*keys])
+    keys = {columns.shape.columns[place].name: value(place) for place in columns.shape.key_indices}
+    return comparable_keys(table_rows.select([*keys]).rename_columns([*keys.values()]))
 
 
 def _as_held(columns: NetColumns, table_rows: pa.Table) -> pa.Table:
