@@ -35,7 +35,7 @@ from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.session import spark_session
-from spark_jobs.verify.row_compare import compare
+from tests.fixtures.row_compare import compare
 
 _DSN_VARIABLE = "POSTGRES_CDC_FOLLOW_DSN"
 _BEAT = QualifiedName("public", "beat")

@@ -28,8 +28,8 @@ from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import capture, prepare, snapshot
-from spark_jobs.verify.row_compare import compare
 from tests.fixtures.no_spark import no_spark
+from tests.fixtures.row_compare import compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

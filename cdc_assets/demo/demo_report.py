@@ -12,7 +12,18 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.status import PipelineStatus
 from spark_jobs.sync import SyncReport
-from spark_jobs.verify.row_compare import Comparison
+from spark_jobs.verify.table_verified import TableVerified
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``differing_columns``: those of the first rows that differ."""
+
+    name: QualifiedName
+    source_rows: int
+    lake_rows: int
+    differing_columns: tuple[str, ...]
+    equal: bool
 
 
 @dataclass(frozen=True)
@@ -102,12 +113,16 @@ class Tally:
         self.alterations = (*self.alterations, *followed, *again, *parts)
 
 
-def table_result(comparison: Comparison, tally: Tally, before: PipelineStatus, after: PipelineStatus) -> TableResult:
-    """``before`` and ``after`` are the statuses around the last sync."""
-    name = comparison.name
+def table_result(verified: TableVerified, tally: Tally, before: PipelineStatus, after: PipelineStatus) -> TableResult:
+    """``before`` and ``after`` are the statuses around the last sync. Raises CdcError for a table that could not be
+    compared."""
+    if verified.error is not None:
+        raise verified.error
+    name, counts = verified.name, verified.counts
+    columns = dict.fromkeys(column for row in verified.rows for column in row.columns)
     return TableResult(
         name=name,
-        comparison=comparison,
+        comparison=Comparison(name, counts.source_rows, counts.lake_rows, tuple(columns), verified.verdict == "equal"),
         snapshot_rows=tally.snapshot_rows[name],
         changes=tally.changes[name],
         lag_bytes_before=_lag(before, name),

@@ -26,7 +26,7 @@ from spark_jobs.progress import Progress
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
-from spark_jobs.verify.row_compare import compare
+from spark_jobs.verify.verify import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,11 +75,11 @@ def demonstrate(
         _timed_sync(pipeline, session, tally, progress)
         after = pipeline_status(pipeline)
         say("comparing source and lake, row by row")
-        comparisons = compare(session, pipeline, TABLES)
+        verified = verify(pipeline, lambda: session, TABLES, progress=progress)
         if options.keep:
             keep_server(options.folder, server, running=True)
     return DemoReport(
-        tables=tuple(table_result(comparison, tally, before, after) for comparison in comparisons),
+        tables=tuple(table_result(table, tally, before, after) for table in verified.tables),
         lake=lake_of(options.folder),
         configuration=configuration,
         kept=KeptServer(SecretStr(server.dsn()), server.binaries) if options.keep else None,

@@ -5,8 +5,8 @@ slot, like any other change. Then it compares each table with the snapshot, whic
 of snapshots. Later writes do not matter: of each Delta table it reads the version that shows the LSN. So a difference
 means that a row was lost, duplicated or altered on its way, or in the lake.
 
-It cannot see a value that the decoder misreads in snapshots and changes alike. ``row_compare``, the tests' own
-comparison, reads the source through other code.
+It cannot see a value that the decoder misreads in snapshots and changes alike. The tests' own comparison can: it reads
+the source through other code.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import dagster as dg
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.slot_observation import observe
 from spark_jobs.logicalrep.lsn import Window
-from spark_jobs.verify.row_compare import lake_rows
+from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:

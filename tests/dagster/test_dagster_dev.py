@@ -21,9 +21,9 @@ from cdc_assets.demo.embedded_postgres import PostgresServer, found_running, whe
 from cdc_assets.demo.shop_load import ShopLoad
 from cdc_assets.demo.shop_schema import SHOP_TABLES
 from spark_jobs.logicalrep.lsn import Window
-from spark_jobs.verify.row_compare import compare
 from tests.dagster.dagster_dev import DEMO_UI, DG_DEV, ROOT, DagsterDev, dagster_dev, wait_for
 from tests.fixtures.missing import is_missing
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import apply, prepare, snapshot
-from spark_jobs.verify.row_compare import compare
+from tests.fixtures.row_compare import compare
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database, fresh_database
 from tests.log_rows import log_rows

@@ -21,10 +21,10 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode
-from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
 from tests.apply.several_modes import in_modes
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database, fresh_database
 from tests.random_schemas.options import Options, random_options
 from tests.random_schemas.tables import TYPES, created

@@ -12,7 +12,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.verify.row_compare import compare
+from tests.fixtures.row_compare import compare
 from tests.spark.commit_chain import faults, our_commits
 
 if TYPE_CHECKING:

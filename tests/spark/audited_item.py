@@ -15,10 +15,10 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.table_mode import Mode
-from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
 from tests.fixtures.background import in_background
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 from tests.spark.audit import AUDIT, Row, audit_of, audited
 from tests.spark.mode_oracle import Oracle, lake_rows, xids_by_lsn

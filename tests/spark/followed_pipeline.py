@@ -27,8 +27,8 @@ from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.tables.followed_tables import watched_tables
-from spark_jobs.verify.row_compare import lake_rows
 from spark_jobs.write_limits import WriteLimits
+from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:

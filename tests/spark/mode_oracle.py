@@ -12,7 +12,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.table_mode import Mode
-from spark_jobs.verify.row_compare import lake_rows as table_rows
+from tests.fixtures.row_compare import lake_rows as table_rows
 from tests.spark.audit import Audited, Row, Versions
 
 if TYPE_CHECKING:

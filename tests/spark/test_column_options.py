@@ -20,10 +20,10 @@ from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode
 from spark_jobs.verify.compare_table import Thoroughness
-from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 from tests.spark.chosen_types import BEYOND, CHANGES, THING, assert_equal, configured, start, types_of
 from tests.spark.follow_elsewhere import follow_elsewhere

@@ -15,8 +15,8 @@ from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError, SourceError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import prepare, sync
-from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:

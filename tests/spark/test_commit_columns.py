@@ -16,10 +16,10 @@ from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.sync import sync
 from spark_jobs.table_mode import CommitColumn, Mode
-from spark_jobs.verify.row_compare import lake_rows
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database
 from tests.spark.audit import Row, audit_of
 from tests.spark.audited_item import CHANGES, EMPTIED, ITEM, audited_item

@@ -23,7 +23,6 @@ from spark_jobs.errors import OvertakenError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.verify.row_compare import compare
 from spark_jobs.verify.verify import verify
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.net_source import NetSource
@@ -32,6 +31,7 @@ from spark_jobs.writers.table_writer import Written, WrittenTable, write_net
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 

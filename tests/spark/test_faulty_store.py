@@ -16,10 +16,10 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.storage import Storage, StoreSettings
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.verify.row_compare import compare
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.s3_server import SECRET_KEY, S3Server
 from tests.fixtures.servers import Database
 from tests.fixtures.store_proxy import Fault, Request, StoreProxy, lost_commits

@@ -23,9 +23,9 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay import change_mode
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.tables import ledger
-from spark_jobs.verify.row_compare import compare
 from tests.fixtures.object_store import BUCKET, ObjectStore
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database, fresh_database
 
 if TYPE_CHECKING:

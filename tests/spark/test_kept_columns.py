@@ -30,10 +30,10 @@ from spark_jobs.status import pipeline_status
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.table_mode import Mode, holds_changes
 from spark_jobs.verify.compare_table import Thoroughness
-from spark_jobs.verify.row_compare import lake_rows
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal, in_public, read_again, synced, versions
 from tests.spark.followed_pipeline import Followed

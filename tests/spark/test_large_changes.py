@@ -15,7 +15,6 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.sync import sync
-from spark_jobs.verify.row_compare import compare
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers import arrow_writer
 from spark_jobs.writers.opened_table import OpenedTable
@@ -23,6 +22,7 @@ from spark_jobs.writers.rewritten_rows import RowChange
 from spark_jobs.writers.touched_files import TouchedFiles, all_files
 from tests.fixtures.no_spark import SparkIsStarted, no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 from tests.spark.thing_table import ROWS, THING, THING_NAME, commits
 

@@ -28,10 +28,10 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.tables import ledger
-from spark_jobs.verify.row_compare import compare
 from tests.at_night import at_night
 from tests.fixtures.object_store import BUCKET, ObjectStore
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:

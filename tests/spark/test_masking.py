@@ -29,9 +29,9 @@ from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.sync import prepare, sync
 from spark_jobs.table_mode import Mode
-from spark_jobs.verify import row_compare
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
+from tests.fixtures import row_compare
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 

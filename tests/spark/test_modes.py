@@ -16,11 +16,11 @@ from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.sync import capture, sync
 from spark_jobs.table_mode import Mode
-from spark_jobs.verify.row_compare import lake_rows as table_rows
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import lake_rows as table_rows
 from tests.fixtures.servers import Database
 from tests.spark.audit import AUDIT, Row, audit_of, audited
 from tests.spark.followed_pipeline import Followed

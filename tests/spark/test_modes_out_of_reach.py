@@ -19,8 +19,8 @@ from spark_jobs.replay import change_mode
 from spark_jobs.run import Run
 from spark_jobs.sync import SyncReport, capture, sync
 from spark_jobs.table_mode import Mode
-from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 from tests.spark.audit import audit_of
 from tests.spark.audited_item import CHANGES, EMPTIED, ITEM, Item, audited_item

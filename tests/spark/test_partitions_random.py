@@ -16,8 +16,8 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.net_change import net_of_range
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
-from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database, fresh_database
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport
-from spark_jobs.verify.row_compare import compare
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import fresh_database
 from tests.spark.altered_tables import synced
 

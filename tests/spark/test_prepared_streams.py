@@ -15,8 +15,8 @@ import pytest
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.sync import sync
-from spark_jobs.verify.row_compare import compare
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database, each_version, fresh_database
 

@@ -17,9 +17,9 @@ from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport
-from spark_jobs.verify.row_compare import compare, lake_rows
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare, lake_rows
 from tests.fixtures.servers import Database, fresh_database
 from tests.spark.altered_tables import synced
 

@@ -23,10 +23,10 @@ from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.replay import replay
 from spark_jobs.run import Run
 from spark_jobs.sync import capture
-from spark_jobs.verify.row_compare import lake_rows
 from tests.cli.command import DSN_VARIABLE, configured
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database
 from tests.spark.crash_here import Crash, crash
 from tests.spark.followed_pipeline import Followed, synced

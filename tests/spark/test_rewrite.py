@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from spark_jobs.configuration import MergeEngine
 from spark_jobs.errors import LakeError
 from spark_jobs.storage import Location
-from spark_jobs.verify.row_compare import compare
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers import spark_writer
 from spark_jobs.writers.spark_writer import newest_version
 from tests.at_night import at_night
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 

@@ -1,4 +1,4 @@
-"""The comparison that demo and benchmark end with: it sees what differs, and nothing where nothing does."""
+"""The comparison that tests and benchmarks end with: it sees what differs, and nothing where nothing does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.sync import sync
-from spark_jobs.verify.row_compare import Comparison, compare
+from tests.fixtures.row_compare import Comparison, compare
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 

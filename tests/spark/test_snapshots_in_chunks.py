@@ -16,10 +16,10 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.exporter import IN_TURNS
 from spark_jobs.sync import sync
 from spark_jobs.table_mode import Mode
-from spark_jobs.verify.row_compare import lake_rows
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database
 from tests.snapshot.large_table import BIG, LargeTable, changes, created
 from tests.spark.altered_tables import assert_equal

@@ -22,10 +22,10 @@ from spark_jobs.run import Run
 from spark_jobs.snapshot import planned_table, table_read
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from spark_jobs.sync import prepare, snapshot, sync
-from spark_jobs.verify.row_compare import compare
 from tests.fixtures.no_spark import SparkIsStarted, no_spark
 from tests.fixtures.object_store import BUCKET, ObjectStore
 from tests.fixtures.pipelines import MakePipeline
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 from tests.fixtures.waiting import wait_until
 from tests.lake.stopping import stopped_at

@@ -19,9 +19,9 @@ from spark_jobs.recover import recover
 from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.sync import sync
-from spark_jobs.verify.row_compare import compare
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
