@@ -15,7 +15,7 @@ from benchmarks.workload import Size, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.slot import slot_status
+from spark_jobs.postgres.slot import readable_slot
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import apply, capture, sync
@@ -104,7 +104,7 @@ def _runs(pipeline: Pipeline, spark: SparkSession) -> Iterator[_Run]:
 
 def _held(pipeline: Pipeline) -> int:
     with connected(pipeline.source.dsn) as connection:
-        status = slot_status(connection, pipeline.source.slot)
+        status = readable_slot(connection, pipeline.source.slot)
     assert status is not None
     assert status.restart_lsn is not None
-    return status.confirmed_flush_lsn - status.restart_lsn
+    return status.lsn - status.restart_lsn

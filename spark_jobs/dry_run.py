@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.capture.catalogue_look import CertainChanges, certain_changes
+from spark_jobs.capture.catalogue_look import certain_changes
 from spark_jobs.capture.continuity import nothing_to_recover
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, CdcError, NeedsSnapshotError, RefusedChangeError
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprints
-from spark_jobs.postgres.privileges import slot_exists
 from spark_jobs.postgres.publication import find_publications
+from spark_jobs.postgres.slot import find_slot
 from spark_jobs.postgres.table_sizes import TableSize, read_pace, table_sizes
 from spark_jobs.prepare import BegunGenerations
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.fingerprint_differences import kind_of_change
+from spark_jobs.schema.fingerprint_differences import Differences, kind_of_change
 from spark_jobs.status import PipelineStatus, pipeline_status
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.ledger import Ledger
@@ -123,10 +123,10 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
     )
 
 
-def _to_follow(pipeline: Pipeline, name: QualifiedName, changes: CertainChanges) -> ColumnsToFollow:
+def _to_follow(pipeline: Pipeline, name: QualifiedName, changes: Differences) -> ColumnsToFollow:
     policy = pipeline.schema_policy(name)
     notes = {"add": " (ignored)" if policy.add == "ignore" else "", "drop": " (kept)" if policy.drop == "keep" else ""}
-    return ColumnsToFollow(name, tuple(f"{what}{notes.get(kind_of_change(what), '')}" for what in changes.columns))
+    return ColumnsToFollow(name, tuple(f"{what}{notes.get(kind_of_change(what), '')}" for what in changes.column_words))
 
 
 def _reasons(
@@ -186,7 +186,7 @@ def _to_take(
 
 def _changes(
     connection: Connection, pipeline: Pipeline, ledger: Ledger, names: Sequence[QualifiedName]
-) -> dict[QualifiedName, CertainChanges]:
+) -> dict[QualifiedName, Differences]:
     """What the catalogue shows since the last window."""
     if ledger.last.catalogue is None:
         return {}
@@ -212,7 +212,7 @@ def _creates(
             yield from (
                 f"{name} in publication {publication.name}" for name in relations if not publication.publishes(name)
             )
-    if not slot_exists(connection, source.slot):
+    if find_slot(connection, source.slot) is None:
         yield f"slot {source.slot}"
     if ledger is None:
         yield f"change log {pipeline.lake.change_log}"

@@ -21,7 +21,7 @@ from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
 from spark_jobs.postgres.health import SlotHealth, find_slot_health
 from spark_jobs.postgres.open_transactions import OpenTransaction
-from spark_jobs.postgres.privileges import slot_exists
+from spark_jobs.postgres.slot import find_slot
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress, snapshot_progress
@@ -195,7 +195,7 @@ def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Asked:
                 answers = _asked_of_lake(names, ledger)
             if answers.ledger is not None:
                 answers = replace(answers, trouble=_trouble(connection, pipeline, answers, answers.ledger))
-            elif not slot_exists(connection, pipeline.source.slot):
+            elif find_slot(connection, pipeline.source.slot) is None:
                 return answers  # nothing was begun yet: that is not an error
             health = find_slot_health(connection, pipeline.source.slot)
             if isinstance(health, SlotHealth):
@@ -242,7 +242,9 @@ def _changed(
         for name, changed in pipeline.by_name(ledger.found, changes).items():
             state = ledger.states.get(name)
             if state is not None and state.generation.word != words[name][1]:
-                if refused := refused_since(name, (*changed.columns, *changed.reasons), pipeline.schema_policy(name)):
+                if refused := refused_since(
+                    name, (*changed.column_words, *changed.reasons), pipeline.schema_policy(name)
+                ):
                     trouble[name] = refused
                 elif changed.reasons:
                     trouble[name] = changed_without_event(name, changed.reasons, "since the last window")

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.decode.values import cast_text
 from spark_jobs.errors import UnrepresentableError
-from spark_jobs.postgres.catalogue import facts_by_name
+from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
@@ -62,7 +62,7 @@ def test_each_value_of_the_table(database: Database) -> None:
     columns = ", ".join(f"c{i} {row.type}" for i, row in enumerate(ROWS))
     database.execute(f"CREATE TABLE {TABLE} ({columns})")
     with connected(SecretStr(database.dsn)) as connection:
-        (facts,) = facts_by_name(connection, (TABLE,))
+        (facts,) = relation_facts(connection, names=(TABLE,))
         types = [column.lake_type for column in facts.columns]
         assert {row.type: lake.sql for row, lake in zip(ROWS, types, strict=True)} == {
             row.type: row.lake for row in ROWS
@@ -115,7 +115,7 @@ def test_each_value_of_the_types_that_may_be_chosen(database: Database) -> None:
     database.execute(f"CREATE TABLE {TABLE} ({columns})")
     types = ChosenTypes.of({f"c{i}": ChosenType.parse(row[1]) for i, row in enumerate(rows)})
     with connected(SecretStr(database.dsn)) as connection:
-        (facts,) = facts_by_name(connection, (TABLE,))
+        (facts,) = relation_facts(connection, names=(TABLE,))
         for column, (name, _, lake, held, lost) in zip(
             with_options(facts, ColumnOptions(types)).columns, rows, strict=True
         ):

@@ -28,7 +28,7 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 
 if TYPE_CHECKING:
-    from spark_jobs.change_log.window_times import WindowTimes
+    from spark_jobs.change_log.commit_times import WindowTimes
 
 
 def change_log_spec(pipeline: Pipeline, sources: Iterable[dg.AssetKey], adds_windows: str) -> dg.AssetSpec:
@@ -102,8 +102,8 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
 
 
 def _window_times(pipeline: Pipeline, markers: Sequence[WindowMarker]) -> Mapping[int, WindowTimes]:
+    from spark_jobs.change_log.commit_times import window_times
     from spark_jobs.change_log.log import ChangeLog
-    from spark_jobs.change_log.window_times import window_times
 
     if not markers:
         return {}

@@ -97,7 +97,7 @@ def described_changes(landed: pa.Table, work: TableRange, lake_columns: Sequence
     names, types = [column.name for column in shape.columns], ColumnOptions(state.generation.types)
     latest, mode = described.latest, state.mode
     if fault := mode_fault(latest, names, state.generation.form) or option_fault(latest, names, types, mode):
-        raise fault.error
+        raise fault
     versions = {version: described.version(message, shape) for version, message in messages.items()}
     columns = column_changes(lake_columns, shape, described.latest, described.added, lsn)
     words = (*columns.words, *differing.words_since(state.differing))

@@ -37,22 +37,12 @@ from spark_jobs.postgres.slot import (
     advance_slot,
     flushed_lsn,
     read_window,
-    slot_status,
+    readable_slot,
     without,
 )
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.retries import again_when_lost
 from spark_jobs.tables.matching_tables import refreshed
-
-__all__ = [
-    "CaptureReport",
-    "CaptureSession",
-    "advance",
-    "capture",
-    "capture_session",
-    "capture_windows",
-    "land_window",
-]
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +76,7 @@ def capture(
             end = flushed if upto is None else min(upto, flushed)
             landed_end = session.checkpoint.window.hi
             left = replace(limits, max_per_run=limits.max_per_run - len(landed))
-            windows = plan_windows(landed_end, session.slot.confirmed_flush_lsn, max(end, landed_end), left)
+            windows = plan_windows(landed_end, session.slot.lsn, max(end, landed_end), left)
             return _capture(session, windows, end, landed, progress)
 
     return attempt()
@@ -116,7 +106,7 @@ def capture_windows(pipeline: Pipeline, windows: Sequence[Window], *, progress: 
         with capture_session(pipeline) as session:
             landed_end = session.checkpoint.window.hi
             flushed = flushed_lsn(session.control)
-            fitted = fit_windows(windows, landed_end, session.slot.confirmed_flush_lsn, flushed)
+            fitted = fit_windows(windows, landed_end, session.slot.lsn, flushed)
             end = max([landed_end, *(window.hi for window in windows)])
             return _capture(session, fitted, end, landed, progress)
 
@@ -226,7 +216,7 @@ def _landed_and_advanced(
 def _land_several(
     session: CaptureSession, ordinal: int, windows: Sequence[Window], on_batch: Callable[[int], None]
 ) -> Iterator[WindowMarker]:
-    """Until one of them needs to be read by itself: that is what ``land_window`` does, or says why it cannot."""
+    """Land them, up to the first that cannot be read with others: ``land_window`` reads it, or says why it cannot."""
     _log.debug("%d windows from %s on are read with one call", len(windows), windows[0].lo)
     try:
         yield from _land(session, ordinal, windows, on_batch)
@@ -241,7 +231,7 @@ def _not_landed(windows: Sequence[Window], landed_end: Lsn) -> tuple[Window, ...
 def _of_one_call(session: CaptureSession, windows: Sequence[Window]) -> tuple[Window, ...]:
     if len(windows) == 1 or not plugin_of(session.pipeline.source).reads_several:
         return (windows[0],)
-    status = slot_status(session.control, session.identity.slot)
+    status = readable_slot(session.control, session.identity.slot)
     return windows_of_one_call(windows, None if status is None else status.restart_lsn)
 
 
@@ -317,5 +307,5 @@ def _read(
 def _may_peek(session: CaptureSession, lsn: Lsn) -> bool:
     """Whether peeking at the slot shows what a copy would: it must stand at ``lsn`` and must not be two-phase, because
     a two-phase slot sends a prepared transaction at PREPARE."""
-    status = slot_status(session.control, session.identity.slot)
+    status = readable_slot(session.control, session.identity.slot)
     return status is not None and status.confirmed_flush_lsn == lsn and not status.two_phase

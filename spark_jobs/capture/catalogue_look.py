@@ -26,36 +26,28 @@ from spark_jobs.postgres.fingerprints import (
 )
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
-from spark_jobs.schema.fingerprint_differences import ColumnChange, MovedFile, differences
-from spark_jobs.schema.partition_bounds import Region
+from spark_jobs.schema.fingerprint_differences import Differences, differences
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.tables.followed_tables import looked_at_names, watched_tables
 
 
 @dataclass(frozen=True)
 class _Suspect:
-    """A table whose rows may have changed without an event.
-
-    ``reasons`` are certain. Each of ``moved_files`` is a reason too, unless a TRUNCATE explains it. ``columns``: the
-    changes that the lake can follow in place. ``is_new``: no earlier look has shown the table. ``regions``: see
-    ``Differences``.
-    """
+    """A table whose rows may have changed without an event: how it ``differs`` from the last look. ``is_new``: no
+    earlier look has shown the table."""
 
     fingerprint: Fingerprint
-    reasons: tuple[str, ...] = ()
-    moved_files: tuple[MovedFile, ...] = ()
-    columns: tuple[ColumnChange, ...] = ()
+    differs: Differences
     is_new: bool = False
-    regions: tuple[Region, ...] = ()
 
     @property
     def is_certain(self) -> bool:
-        return bool(self.reasons or self.columns) or self.is_new
+        return bool(self.differs.reasons or self.differs.columns) or self.is_new
 
     def with_reasons_only(self) -> _Suspect:
         """The same suspect with its column changes as reasons: nothing is followed in place."""
-        reasons = (*self.reasons, *(change.what for change in self.columns))
-        return replace(self, reasons=reasons, columns=(), regions=())
+        reasons = (*self.differs.reasons, *self.differs.column_words)
+        return replace(self, differs=replace(self.differs, reasons=reasons, columns=(), regions=()))
 
 
 @dataclass
@@ -125,9 +117,9 @@ class CatalogueLook:
 
     @property
     def _annotated(self) -> tuple[int, ...]:
-        """The tables about which the source says something else than before. What it says about a table that is new
-        here, or that an earlier version has looked at, only counts if it has a comment: the others' turn is with their
-        next change."""
+        """The tables about which the source says something else than before. What it says about a table that
+        no look has shown yet, or that an earlier version has looked at, only counts if it has a comment: that of the
+        others is written with their next change."""
         known = {fingerprint.relid: fingerprint.annotations for fingerprint in self.before}
         triples = ((each.relid, known.get(each.relid), each.annotations) for each in self.fingerprints)
         return tuple(
@@ -147,7 +139,7 @@ class CatalogueLook:
                 self.insert_lsn,
             )
             for suspect in self.suspects
-            for file in suspect.moved_files
+            for file in suspect.differs.moved_files
         )
         return (*known, *new)
 
@@ -172,12 +164,13 @@ def look_at_catalogue(
     now = fingerprints(control, watched)
     behind = insert_lsn(control)
     word = _word_of(fingerprint.look_word for fingerprint in now.values())
-    suspects = _suspects(control, before, now.values(), landed.horizon if landed is not None else 0)
+    since = landed.horizon if landed is not None else 0
+    found = (_without_copied_files(control, each, since) for each in _differences(before, now.values()))
     suspects = tuple(
         suspect if not watched.by_name and _describes(facts, suspect) else suspect.with_reasons_only()
-        for suspect in suspects
+        for suspect in found
     )
-    described = tuple(facts[suspect.fingerprint.relid] for suspect in suspects if suspect.columns)
+    described = tuple(facts[suspect.fingerprint.relid] for suspect in suspects if suspect.differs.columns)
     return CatalogueLook(word, horizon, landed, words, tuple(now.values()), suspects, described, behind, before)
 
 
@@ -205,25 +198,17 @@ def _describes(facts: Mapping[int, RelationFacts], suspect: _Suspect) -> bool:
         return False
     names = {column.attnum: column.attname for column in known.columns}
     now = {column.attnum: column.attname for column in suspect.fingerprint.columns}
-    changed = {change.attnum for change in suspect.columns}
+    changed = {change.attnum for change in suspect.differs.columns}
     return now.items() <= names.items() and changed & names.keys() <= now.keys()
 
 
-@dataclass(frozen=True)
-class CertainChanges:
-    """What the catalogue alone tells: ``reasons`` why a table's rows may differ without an event; ``columns``: the DDL
-    that left all rows as they are."""
-
-    reasons: tuple[str, ...]
-    columns: tuple[str, ...]
-
-
-def certain_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, CertainChanges]:
-    """By table, for those that changed."""
+def certain_changes(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> dict[QualifiedName, Differences]:
+    """What the catalogue alone tells: by table, for those with a reason why rows may differ, or with DDL that left all
+    rows as they are. Moved files may have an explanation."""
     return {
-        suspect.fingerprint.name: CertainChanges(suspect.reasons, tuple(change.what for change in suspect.columns))
+        suspect.fingerprint.name: suspect.differs
         for suspect in _differences(before, now)
-        if suspect.reasons or suspect.columns
+        if suspect.differs.reasons or suspect.differs.columns
     }
 
 
@@ -234,43 +219,30 @@ def _differences(before: Iterable[Fingerprint], now: Iterable[Fingerprint]) -> t
     for fingerprint in now:
         known = by_relid.get(fingerprint.relid) or by_name.get(fingerprint.name)
         if known is None:
-            suspects.append(_Suspect(fingerprint, is_new=True))
+            suspects.append(_Suspect(fingerprint, Differences(()), is_new=True))
         elif known.word != fingerprint.word:
-            change = differences(known, fingerprint)
-            suspects.append(
-                _Suspect(fingerprint, change.reasons, change.moved_files, change.columns, regions=change.regions)
-            )
+            suspects.append(_Suspect(fingerprint, differences(known, fingerprint)))
     return tuple(suspects)
 
 
-def _suspects(
-    control: Connection, before: Iterable[Fingerprint], now: Iterable[Fingerprint], horizon: int
-) -> tuple[_Suspect, ...]:
-    """The differences, without moved files that still hold rows from before: those were copied, not rewritten."""
-    return tuple(
-        replace(
-            suspect,
-            moved_files=tuple(
-                moved for moved in suspect.moved_files if not holds_rows_from_before(control, moved.name, horizon)
-            ),
-        )
-        for suspect in _differences(before, now)
-    )
+def _without_copied_files(control: Connection, suspect: _Suspect, horizon: int) -> _Suspect:
+    """The suspect without moved files that still hold rows from before: those were copied, not rewritten."""
+    moved = suspect.differs.moved_files
+    rewritten = tuple(file for file in moved if not holds_rows_from_before(control, file.name, horizon))
+    return replace(suspect, differs=replace(suspect.differs, moved_files=rewritten))
 
 
 def _changed(suspect: _Suspect) -> TableChanged:
-    known = suspect.fingerprint
-    columns = tuple(change.what for change in suspect.columns)
-    added = tuple(change.attnum for change in suspect.columns if change.added)
+    known, differs = suspect.fingerprint, suspect.differs
     return TableChanged(
         known.relid,
         known.name.nspname,
         known.name.relname,
         known.word,
-        suspect.reasons,
-        columns,
-        added,
-        suspect.regions,
+        differs.reasons,
+        differs.column_words,
+        tuple(change.attnum for change in differs.columns if change.added),
+        differs.regions,
     )
 
 

@@ -18,12 +18,12 @@ from spark_jobs.change_log.window_marker import ChapterBreak, SlotIdentity, Wind
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, GapError, SlotInUseError
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
 from spark_jobs.postgres.publication import ensure_publications
-from spark_jobs.postgres.slot import SlotStatus, advance_slot, create_slot, drop_lost_slot, flushed_lsn, slot_status
+from spark_jobs.postgres.slot import Slot, advance_slot, create_slot, drop_lost_slot, flushed_lsn, readable_slot
+from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 
@@ -48,7 +48,7 @@ def begin_chapter(
         if source.has_publications:
             ensure_publications(control, source.publications, relations if pipeline.alters_publication else None)
         else:
-            facts_by_name(control, relations)
+            require_tables(control, relations)
         start = _start(control, after, now)
         ordinal = after.ordinal + 1
         at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -83,25 +83,22 @@ def _start(control: Connection, after: WindowMarker, now: SlotIdentity) -> Lsn:
     """
     slot, landed = _slot(control, now), after.identity
     same_cluster = landed.system_identifier == now.system_identifier
-    is_ahead = landed.timeline == now.timeline and slot.confirmed_flush_lsn > after.window.hi
+    is_ahead = landed.timeline == now.timeline and slot.lsn > after.window.hi
     if same_cluster and not is_ahead:
         return advance_slot(control, now.slot, flushed_lsn(control))
-    return slot.confirmed_flush_lsn
+    return slot.lsn
 
 
-def _slot(control: Connection, now: SlotIdentity) -> SlotStatus:
+def _slot(control: Connection, now: SlotIdentity) -> Slot:
     failover = False
     try:
-        slot = slot_status(control, now.slot)
+        slot = readable_slot(control, now.slot)
     except BreakError:  # the server has invalidated it
         failover = drop_lost_slot(control, now.slot, now.plugin)
         slot = None
     if slot is None:
         require_slot_possible(control, now.slot)
-        create_slot(control, now.slot, plugin=now.plugin, failover=failover)
-        slot = slot_status(control, now.slot)
-    if slot is None:
-        raise BreakError(f"slot {now.slot} was dropped while it was being made")
+        slot = create_slot(control, now.slot, plugin=now.plugin, failover=failover)
     check_slot(slot, now)
     if slot.active_pid is not None:
         raise SlotInUseError(

@@ -16,7 +16,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import ServerIdentity, SlotHealth, server_identity
 from spark_jobs.postgres.replication import left_timeline_at
-from spark_jobs.postgres.slot import SlotStatus, flushed_lsn, lost_slot, slot_status
+from spark_jobs.postgres.slot import Slot, flushed_lsn, readable_slot, require_not_lost
 
 _POINT_BACK = f"point the configuration back; where that is meant: {RECOVER}"
 
@@ -35,16 +35,16 @@ def slot_identity(control: Connection, pipeline: Pipeline) -> SlotIdentity:
     )
 
 
-def following_slot(control: Connection, pipeline: Pipeline, landed: WindowMarker, now: SlotIdentity) -> SlotStatus:
+def following_slot(control: Connection, pipeline: Pipeline, landed: WindowMarker, now: SlotIdentity) -> Slot:
     """The slot, when its next window follows on ``landed``. Raises BreakError when it does not, and SlotError when the
     slot uses another plugin."""
     check_identity(pipeline, landed, now)
-    slot = slot_status(control, now.slot)
+    slot = readable_slot(control, now.slot)
     if slot is None:
         check_no_gap(landed.window.hi, landed.window.hi, flushed_lsn(control))  # a restored backup has no slots
         raise missing_slot(now.slot, landed.window.hi)
     check_slot(slot, now)
-    check_no_gap(landed.window.hi, slot.confirmed_flush_lsn, flushed_lsn(control))
+    check_no_gap(landed.window.hi, slot.lsn, flushed_lsn(control))
     return slot
 
 
@@ -56,9 +56,8 @@ def check_health(pipeline: Pipeline, landed: WindowMarker, slot: SlotHealth | Se
     _check_server(pipeline, landed, slot if isinstance(slot, ServerIdentity) else slot.server)
     if isinstance(slot, ServerIdentity):
         raise missing_slot(pipeline.source.slot, landed.window.hi)
-    if slot.wal_status == "lost" or slot.confirmed_flush_lsn is None:
-        raise lost_slot(slot.slot_name, slot.invalidation_reason)
-    check_no_gap(landed.window.hi, slot.confirmed_flush_lsn, slot.flushed_lsn)
+    require_not_lost(slot)
+    check_no_gap(landed.window.hi, slot.lsn, slot.flushed_lsn)
     return slot
 
 
@@ -99,7 +98,7 @@ def _check_server(pipeline: Pipeline, landed: WindowMarker, now: ServerIdentity)
         )
 
 
-def check_slot(slot: SlotStatus, identity: SlotIdentity) -> None:
+def check_slot(slot: Slot, identity: SlotIdentity) -> None:
     """Raise SlotError when the slot uses another plugin."""
     if slot.plugin != identity.plugin:
         raise SlotError(

@@ -18,7 +18,7 @@ from adbc_driver_postgresql import dbapi
 
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.connection import Connection
-from spark_jobs.postgres.slot import Options, read_copy, slot_status, spare_slots, window_errors
+from spark_jobs.postgres.slot import Options, read_copy, readable_slot, spare_slots, window_errors
 
 # one for each half, and one that a snapshot may need meanwhile
 _SPARE_SLOTS = 3
@@ -34,7 +34,7 @@ def worth_halving(control: Connection, slot: str, window: Window, options: Optio
     """
     if window.size <= halved_bytes or _ACROSS_CUTS & {name for name, _ in options}:
         return False
-    status = slot_status(control, slot)
+    status = readable_slot(control, slot)
     if status is None or status.restart_lsn is None or window.lo - status.restart_lsn > window.size // 2:
         return False
     return spare_slots(control) >= _SPARE_SLOTS

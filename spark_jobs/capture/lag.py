@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from spark_jobs.change_log.commit_times import last_commit_time
+from spark_jobs.change_log.commit_times import last_commit_time, window_times
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.change_log.window_times import window_times
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Lsn
 

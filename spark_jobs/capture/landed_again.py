@@ -25,14 +25,14 @@ from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError
 from spark_jobs.postgres.connection import Connection
-from spark_jobs.postgres.slot import NoSpareSlotError, SlotStatus, read_window
+from spark_jobs.postgres.slot import NoSpareSlotError, Slot, read_window
 from spark_jobs.qualified_name import QualifiedName
 
 _log = logging.getLogger(__name__)
 
 
 def check_landed_again(
-    control: Connection, bulk: dbapi.Connection, pipeline: Pipeline, landed: WindowMarker, slot: SlotStatus
+    control: Connection, bulk: dbapi.Connection, pipeline: Pipeline, landed: WindowMarker, slot: Slot
 ) -> None:
     """Raise BreakError when the last window, read again, differs from what was landed.
 
@@ -40,7 +40,7 @@ def check_landed_again(
     free for a copy, or when the slot stands inside the window.
     """
     window = landed.window
-    if not pipeline.source.has_publications or not window.size or slot.confirmed_flush_lsn > window.lo:
+    if not pipeline.source.has_publications or not window.size or slot.lsn > window.lo:
         return
     try:
         again = _read(control, bulk, pipeline, landed)
@@ -66,7 +66,7 @@ def _masked_at(pipeline: Pipeline, landed: WindowMarker) -> frozenset[QualifiedN
 
 
 def _without_bytes(counts: Sequence[RelationCounts], names: Collection[QualifiedName]) -> tuple[RelationCounts, ...]:
-    return tuple(replace(of, bytes=0) if QualifiedName(of.nspname, of.relname) in names else of for of in counts)
+    return tuple(replace(of, bytes=0) if of.name in names else of for of in counts)
 
 
 def _read(control: Connection, bulk: dbapi.Connection, pipeline: Pipeline, landed: WindowMarker) -> WindowReader:

@@ -20,7 +20,7 @@ from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import Connection, connected, conninfo
 from spark_jobs.postgres.locks import slot_lock
-from spark_jobs.postgres.slot import SlotStatus, SourceClock, advance_slot, source_clock
+from spark_jobs.postgres.slot import Slot, SourceClock, advance_slot, source_clock
 from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.selected_columns import require_withheld
 
@@ -38,7 +38,7 @@ class CaptureSession:
     log: ChangeLog
     identity: SlotIdentity
     checkpoint: WindowMarker
-    slot: SlotStatus
+    slot: Slot
     clock: SourceClock | None = None
 
 
@@ -64,7 +64,7 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
             bulk, beside = (
                 cache(lambda: connections.enter_context(bulk_connection(conninfo(source.dsn)))) for _ in range(2)
             )
-            if slot.confirmed_flush_lsn < checkpoint.window.hi:
+            if slot.lsn < checkpoint.window.hi:
                 # a crash of ours between landing and advancing, or a crash of the server that lost the advance
                 check_landed_again(control, bulk(), pipeline, checkpoint, slot)
                 slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))

@@ -13,12 +13,12 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, SlotError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.logicalrep.lsn import Window
-from spark_jobs.postgres.catalogue import facts_by_name
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
 from spark_jobs.postgres.publication import ensure_publications
-from spark_jobs.postgres.slot import SlotStatus, create_slot, missing_slot, slot_status
+from spark_jobs.postgres.slot import Slot, create_slot, readable_slot
+from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.followed_tables import configured_names
 from spark_jobs.tables.matching_tables import resolved
@@ -54,18 +54,13 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
         if source.has_publications and (relations is None or relations):
             _prepare_publications(control, pipeline, relations, is_new=checkpoint is None)
         elif checkpoint is None:
-            facts_by_name(control, relations or ())
+            require_tables(control, relations or ())
         require_withheld(control, pipeline)
         if checkpoint is not None:
             return checkpoint
-        slot = _unused_slot(control, source.slot)
-        if slot is None:
-            create_slot(control, source.slot, plugin=source.plugin)
-            slot = slot_status(control, source.slot)
-        if slot is None:
-            raise missing_slot(source.slot)
+        slot = _unused_slot(control, source.slot) or create_slot(control, source.slot, plugin=source.plugin)
         check_slot(slot, identity)
-        start = slot.confirmed_flush_lsn
+        start = slot.lsn
         first = WindowMarker(0, Window(start, start), identity, tables=pipeline.lake.tables)
         return land_first_marker(control, pipeline, log, first)
 
@@ -81,11 +76,11 @@ def _prepare_publications(
         note_owner(control, pipeline, publication.comment)
 
 
-def _unused_slot(control: Connection, slot: str) -> SlotStatus | None:
+def _unused_slot(control: Connection, slot: str) -> Slot | None:
     """The status of a slot that has no change log yet; None if it does not exist. Raises SlotError when the server has
     invalidated it."""
     try:
-        return slot_status(control, slot)
+        return readable_slot(control, slot)
     except BreakError as error:
         hint = f"SELECT pg_drop_replication_slot('{slot}'), or choose another name for source.slot"
         raise SlotError(error.what, hint=hint) from None

@@ -7,6 +7,7 @@ https://www.postgresql.org/docs/current/runtime-config-wal.html#GUC-RECOVERY-TAR
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -67,3 +68,26 @@ def last_commit_time(log: ChangeLog, ordinal: int) -> datetime | None:
             return time
         last, span = last - span, span * _SPAN
     return None
+
+
+@dataclass(frozen=True)
+class WindowTimes:
+    """The first and the last commit time of a window, UTC."""
+
+    first: datetime
+    last: datetime
+
+
+def window_times(log: ChangeLog, first_ordinal: int, last_ordinal: int) -> Mapping[int, WindowTimes]:
+    """Of the windows ``first_ordinal`` to ``last_ordinal``, both inclusive, by ordinal; without windows that hold no
+    transaction. Memory does not grow with them. Raises LakeError."""
+    by_ordinal: dict[int, WindowTimes] = {}
+    window = pc.field("window")
+    committed = (window >= first_ordinal) & (window <= last_ordinal) & pc.field("commit_time").is_valid()
+    for batch in log.scan(committed, ["window", "commit_time"], after_ordinal=first_ordinal - 1):
+        table = pa.Table.from_batches([batch]).group_by("window")
+        for row in table.aggregate([("commit_time", "min"), ("commit_time", "max")]).to_pylist():
+            times = WindowTimes(row["commit_time_min"], row["commit_time_max"])
+            known = by_ordinal.get(row["window"], times)
+            by_ordinal[row["window"]] = WindowTimes(min(known.first, times.first), max(known.last, times.last))
+    return by_ordinal

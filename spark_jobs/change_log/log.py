@@ -95,22 +95,16 @@ class ChangeLog:
 
     def markers(self, after_ordinal: int = -1) -> tuple[WindowMarker, ...]:
         """The markers of the windows after this ordinal, in order. The cost depends on their number."""
-        markers = self._markers(self._listed(partial(self.files.after, after_ordinal)))
+        markers = self._markers(self.files_after(after_ordinal))
         return tuple(marker for marker in markers if marker.ordinal > after_ordinal)
 
     def marker(self, ordinal: int) -> WindowMarker | None:
         """The marker of this window, None if the log does not hold it."""
-        markers = self._markers(
-            tuple(
-                file
-                for file in self._listed(partial(self.files.after, ordinal - 1))
-                if file.may_hold("window", ordinal)
-            )
-        )
-        return next((marker for marker in markers if marker.ordinal == ordinal), None)
+        files = tuple(file for file in self.files_after(ordinal - 1) if file.may_hold("window", ordinal))
+        return next((marker for marker in self._markers(files) if marker.ordinal == ordinal), None)
 
     def first_window(self) -> WindowMarker | None:
-        """The marker of the oldest window that retention has left in the log. From there on none is missing."""
+        """The marker of the oldest window that retention has left in the log. After it none is missing."""
         # older files may hold fingerprints kept from expired windows, without markers
         of_each = (self._markers([file]) for file in self._listed(self.files.all))
         return next((markers[0] for markers in of_each if markers), None)
@@ -180,7 +174,7 @@ class ChangeLog:
         They are of all kinds that have a relid (changes, RELATION, TRUNCATE, FACTS) and in no particular order. Only
         files that may hold such rows are read. Raises LakeError.
         """
-        files = self._listed(partial(self.files.after, first_ordinal - 1))
+        files = self.files_after(first_ordinal - 1)
         if not files and self._table() is None:
             raise LakeError(f"there is no change log at {self.path}", hint="run `postgres-cdc capture` first")
         return self._scan(files, _between(first_ordinal, last_ordinal) & _of_relations(relids), columns)
@@ -192,7 +186,7 @@ class ChangeLog:
         condition = _between(first_ordinal, last_ordinal) & rows_of_kind(RowKind.FACTS)
         if relids is not None:
             condition &= _of_relations(relids)
-        files = self._listed(partial(self.files.after, first_ordinal - 1))
+        files = self.files_after(first_ordinal - 1)
         rows = self._scan(files, condition, ["window", "commit_lsn", "relid", "version", "data"])
         rows = rows.sort_by([("window", "ascending"), ("commit_lsn", "ascending")])
         return tuple(
@@ -212,12 +206,12 @@ class ChangeLog:
         return next((each.annotations for each in fingerprints if each.relid == relid), None)
 
     def _catalogue_rows(self, ordinal: int) -> pa.Table:
-        files = self._listed(partial(self.files.after, ordinal - 1))
+        files = self.files_after(ordinal - 1)
         return self._scan(files, _between(ordinal, ordinal) & rows_of_kind(RowKind.CATALOGUE), ["data"])
 
     def logical_messages(self, ordinals: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of kind MESSAGE in these windows, streamed: memory does not grow with them. No batch is empty."""
-        files = self._listed(partial(self.files.after, min(ordinals, default=0) - 1))
+        files = self.files_after(min(ordinals, default=0) - 1)
         condition = pc.field("window").isin(pa.array(list(ordinals), pa.int64()))
         # messages have no relid: by this condition most files and row groups are skipped
         condition &= pc.field("relid").is_null() & (pc.field("kind") == RowKind.MESSAGE.value)
@@ -240,12 +234,6 @@ class ChangeLog:
         with table_errors(f"{self._what} cannot be read", hint=self._hint):
             batches = self.files.dataset(files).to_batches(columns=list(columns), filter=condition)
             yield from (batch for batch in batches if batch.num_rows)
-
-    def commit_times(self, first_ordinal: int, last_ordinal: int) -> Iterator[pa.RecordBatch]:
-        """The columns ``window`` and ``commit_time`` of the transactions in these windows, streamed in no particular
-        order."""
-        condition = _between(first_ordinal, last_ordinal) & pc.field("commit_time").is_valid()
-        return self.scan(condition, ["window", "commit_time"], after_ordinal=first_ordinal - 1)
 
     def _table(self) -> DeltaTable | None:
         return open_table(self.path, self._what, hint=self._hint)

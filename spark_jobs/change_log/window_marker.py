@@ -120,7 +120,7 @@ class TableChanged(_OfRelation):
     ``reasons``: why its rows may have changed. ``columns``: changes of its columns that left all rows as they are; the
     catalogue's facts are landed with these. ``added``: the attribute numbers of new columns. If there are neither
     reasons nor columns, this is the first look at the table: it has changed if its snapshot has another fingerprint.
-    ``regions``: if all reasons are partitions that came or went, the rows that may differ; if empty, any row may.
+    ``regions``: if all reasons are partitions that were attached or removed, the rows that may differ; if empty, any.
     """
 
     relid: int

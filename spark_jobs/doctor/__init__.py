@@ -46,7 +46,8 @@ def _source(pipeline: Pipeline) -> Iterator[Check]:
     from spark_jobs.doctor.table_checks import publication_and_table_checks
     from spark_jobs.postgres.connection import connected, conninfo
     from spark_jobs.postgres.pooler import pooler_of
-    from spark_jobs.postgres.privileges import role_privileges, server_settings, slot_exists
+    from spark_jobs.postgres.privileges import role_privileges, server_settings
+    from spark_jobs.postgres.slot import find_slot
 
     try:
         if (pooler := pooler_of(conninfo(pipeline.source.dsn))) is not None:
@@ -61,7 +62,7 @@ def _source(pipeline: Pipeline) -> Iterator[Check]:
             if role.may_replicate and settings.free_wal_senders:  # otherwise other checks say that they are missing
                 yield replication_check(pipeline.source)
             yield from slot_checks(connection, pipeline.source, pipeline.health)
-            yield slots_free_check(settings, slot_exists(connection, pipeline.source.slot))
+            yield slots_free_check(settings, find_slot(connection, pipeline.source.slot) is not None)
             yield from publication_and_table_checks(connection, pipeline, role)
     except CdcError as error:
         if not isinstance(error, SourceError):

@@ -12,7 +12,7 @@ from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.errors import CdcError, SourceUnreachableError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.privileges import slot_exists
+from spark_jobs.postgres.slot import find_slot
 
 AREA = "change log"
 
@@ -40,6 +40,6 @@ def _against_slot(pipeline: Pipeline, checkpoint: WindowMarker | None) -> Check:
     with connected(pipeline.source.dsn) as connection:
         if checkpoint is not None:
             following_slot(connection, pipeline, checkpoint, slot_identity(connection, pipeline))
-        elif slot_exists(connection, pipeline.source.slot):
+        elif find_slot(connection, pipeline.source.slot) is not None:
             require_own_slot(connection, pipeline)
     return ok(AREA, "log and slot", "no gap between them" if checkpoint else "no other lake is known to read the slot")

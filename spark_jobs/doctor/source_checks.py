@@ -14,14 +14,13 @@ from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings
 from spark_jobs.postgres.provider import Provider
 from spark_jobs.postgres.replication import replication_connection
-from spark_jobs.postgres.slot import slot_status
+from spark_jobs.postgres.slot import readable_slot
 from spark_jobs.readable_size import size
 
 AREA = "source"
 
 
 def server_checks(settings: ServerSettings) -> Iterator[Check]:
-    """The settings of the server."""
     provider = settings.provider
     version = f"{settings.server_version} on {provider.name}" if provider.name else settings.server_version
     if settings.server_version_num < OLDEST_SERVER * 10_000:
@@ -102,7 +101,7 @@ def replication_check(source: Source) -> Check:
 def slot_checks(connection: Connection, source: Source, limits: HealthLimits) -> Iterator[Check]:
     """Whether the slot is ours, and whether the server still holds what it needs."""
     try:
-        if slot_status(connection, source.slot) is None:
+        if readable_slot(connection, source.slot) is None:
             yield ok(AREA, f"slot {source.slot}", "does not exist yet: sync creates it")
             return
         health = slot_health(connection, source.slot)

@@ -128,7 +128,7 @@ def _owner(pipeline: Pipeline, server: ServerIdentity) -> LakeOwner:
 def _steps(control: Connection, lake: Lake, inventory: _Found) -> Iterator[tuple[str, Callable[[], None]]]:
     slot = inventory.source.slot
     if slot is not None:
-        yield f"slot {slot.name}", partial(drop_slot, control, slot.name)
+        yield f"slot {slot.slot_name}", partial(drop_slot, control, slot.slot_name)
     for publication in inventory.source.publications:
         yield f"publication {publication.name}", partial(_leave_publication, control, publication)
     side = inventory.lake

@@ -198,9 +198,9 @@ def _delta_part(lake: Lake, kind: Kind, name: str, folder: str, files: Sequence[
 
 
 def _split(lake: Lake, kind: Kind, name: str, folder: str, files: Sequence[LakeFile], ours: set[str]) -> LakeSide:
-    going = tuple(file for file in files if file.name in ours)
+    removed = tuple(file for file in files if file.name in ours)
     left = tuple(Left(f"{lake.path}/{folder}/{file.name}", _FOREIGN) for file in files if file.name not in ours)
-    parts = (LakePart(kind, name, folder, going),) if going else ()
+    parts = (LakePart(kind, name, folder, removed),) if removed else ()
     return LakeSide(parts, left)
 
 

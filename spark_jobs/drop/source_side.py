@@ -15,10 +15,10 @@ from spark_jobs.errors import PreconditionError, SlotError, SlotInUseError
 from spark_jobs.lake.drop_mark import LakeOwner
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import ServerIdentity
-from spark_jobs.postgres.privileges import server_settings, slot_exists
+from spark_jobs.postgres.privileges import server_settings
 from spark_jobs.postgres.publication import find_publication, publication_owner
 from spark_jobs.postgres.publication_comment import PublicationComment, may_write_comment
-from spark_jobs.postgres.slot import SlotFound, find_slot
+from spark_jobs.postgres.slot import Slot, find_slot, flushed_lsn
 from spark_jobs.qualified_name import quoted_identifier
 
 
@@ -34,15 +34,17 @@ class PublicationFound:
 
 @dataclass(frozen=True)
 class SourceSide:
-    """``note``: what to know of the slot before it is dropped."""
+    """``retained_bytes``: the WAL that the server keeps for the slot, None if it is lost. ``note``: what to know of the
+    slot before it is dropped."""
 
-    slot: SlotFound | None
+    slot: Slot | None
+    retained_bytes: int | None
     publications: tuple[PublicationFound, ...]
     note: str = ""
 
     @property
     def removals(self) -> tuple[Removal, ...]:
-        slot = () if self.slot is None else (Removal("slot", self.slot.name, self.slot.retained_bytes, self.note),)
+        slot = () if self.slot is None else (Removal("slot", self.slot.slot_name, self.retained_bytes, self.note),)
         return (
             *slot,
             *(
@@ -76,7 +78,10 @@ def find_source_side(
     names = source.publications if source.has_publications else ()
     publications = (_publication(control, name, source.slot, is_standby=is_standby) for name in names)
     note = "" if owner.log is not None else "lake.path has no change log that was read from it"
-    return SourceSide(slot, tuple(each for each in publications if each is not None), note)
+    retained = None
+    if slot is not None and slot.restart_lsn is not None and slot.wal_status != "lost":
+        retained = max(0, flushed_lsn(control) - slot.restart_lsn)
+    return SourceSide(slot, retained, tuple(each for each in publications if each is not None), note)
 
 
 def _check_owner(pipeline: Pipeline, owner: LakeOwner, server: ServerIdentity) -> None:
@@ -93,29 +98,31 @@ def _check_owner(pipeline: Pipeline, owner: LakeOwner, server: ServerIdentity) -
             )
 
 
-def _check_slot(control: Connection, pipeline: Pipeline, slot: SlotFound, owner: LakeOwner) -> None:
+def _check_slot(control: Connection, pipeline: Pipeline, slot: Slot, owner: LakeOwner) -> None:
     source, database = pipeline.source, control.info.dbname
     if slot.plugin is None:
-        raise SlotError(f"slot {slot.name} is a physical slot, which no pipeline reads", hint="correct source.slot")
+        raise SlotError(
+            f"slot {slot.slot_name} is a physical slot, which no pipeline reads", hint="correct source.slot"
+        )
     if slot.database != database:
         raise SlotError(
-            f"slot {slot.name} belongs to database {slot.database}, the connection is to {database}",
+            f"slot {slot.slot_name} belongs to database {slot.database}, the connection is to {database}",
             hint="correct the database in source.dsn, or source.slot",
         )
     if slot.plugin != source.plugin:
         raise SlotError(
-            f"slot {slot.name} uses the output plugin {slot.plugin}, the configuration says {source.plugin}",
+            f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {source.plugin}",
             hint="correct source.plugin, or source.slot",
         )
     if is_read_for_another(control, pipeline, owner.log):
         raise SlotError(
-            f"slot {slot.name} is read for another lake than {pipeline.lake.path}: the comment of publication"
+            f"slot {slot.slot_name} is read for another lake than {pipeline.lake.path}: the comment of publication"
             f" {source.publications[0]} names its change log",
             hint="drop it with the configuration of that lake; where that one is given up, set source.adopt_slot: true",
         )
     if slot.active_pid is not None:
         raise SlotInUseError(
-            f"slot {slot.name} is being read by server process {slot.active_pid}",
+            f"slot {slot.slot_name} is being read by server process {slot.active_pid}",
             hint="stop that reader, then run it again",
         )
 
@@ -127,7 +134,7 @@ def _publication(control: Connection, name: str, slot: str, *, is_standby: bool)
     label = f"publication {name}"
     if publication.comment is None:
         return PublicationFound(name, Left(label, "it is your own"))
-    others = [each for each, _ in publication.comment.logs if each != slot and slot_exists(control, each)]
+    others = [each for each, _ in publication.comment.logs if each != slot and find_slot(control, each)]
     may_alter = may_write_comment(control, name)
     if others:
         left = Left(label, f"slot {', '.join(others)} is read with it too")

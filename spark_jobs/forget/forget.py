@@ -20,7 +20,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.forget.forget_records import forget_records
 from spark_jobs.forget.forget_rows import RowsForgotten, forget_rows, require_fit
 from spark_jobs.forget.logged_traces import LoggedTraces, logged_traces
-from spark_jobs.forget.row_keys import refuse_if_there, row_keys
+from spark_jobs.forget.row_keys import refuse_if_at_source, row_keys
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.slot import flushed_lsn
@@ -71,13 +71,13 @@ def forget(
         Run(pipeline, spark, run_id=run_id, progress=progress).guarded() as run,
     ):
         keys_of_rows = row_keys(source, pipeline, relation, keys)
-        refuse_if_there(source, keys_of_rows)
-        # what happened to the rows before they were gone is in WAL before this point
+        refuse_if_at_source(source, keys_of_rows)
+        # all changes of the rows, their deletion included, are in the WAL before this point
         last = _brought_up(run, names, source)
         with ExitStack() as locks:
             for each in names:
                 locks.enter_context(run.guard.table(each))
-            refuse_if_there(source, keys_of_rows)  # a row that came meanwhile may be in the table by now
+            refuse_if_at_source(source, keys_of_rows)  # a row that was inserted meanwhile may be in the table already
             states = [require_fit(run, each, keys_of_rows, last) for each in names]
             traces = logged_traces(pipeline.lake, keys_of_rows, last.ordinal)
             progress(Step("forget", "change log", 0, 1 + len(names), "parts"))
@@ -96,7 +96,7 @@ def _brought_up(run: Run, names: Sequence[QualifiedName], source: Connection) ->
     log, upto = ChangeLog(run.pipeline.lake.change_log), flushed_lsn(source)
     while not capture(run.pipeline, upto=upto, progress=run.progress).caught_up:
         apply(run)
-    last = log.checkpoint()  # of the windows that another process lands from here on nothing is known
+    last = log.checkpoint()  # nothing is known of the windows that another process lands after it
     if last is None:
         raise no_change_log(log.path)
     for table in apply(run).tables:

@@ -94,8 +94,8 @@ def forget_rows(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker
     with table_errors(f"{path} cannot be written"):
         provenance = _provenance(run, name, keys, last)
         table = plain_table(path)
-        if table is not None and has_known_columns(table) and _is_written_here(run, name):
-            erased = _erased_here(run, name, keys, table, provenance)
+        if table is not None and has_known_columns(table) and _is_written_by_arrow(run, name):
+            erased = _erased_by_arrow(run, name, keys, table, provenance)
         else:
             erased = _erased_by_spark(run, name, keys, path, provenance)
         newest = ListedTable.required(path)
@@ -118,13 +118,15 @@ def _provenance(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker
     return Provenance.following(state, last.identity, relid, *ends, run.run_id)
 
 
-def _is_written_here(run: Run, name: QualifiedName) -> bool:
+def _is_written_by_arrow(run: Run, name: QualifiedName) -> bool:
     pipeline = run.pipeline
     layout = pipeline.table(name).options.layout
     return compaction_writer(pipeline.merge_engine, pipeline.spark, layout, 0, pipeline.writes) == "deltalake"
 
 
-def _erased_here(run: Run, name: QualifiedName, keys: RowKeys, table: ListedTable, provenance: Provenance) -> _Erased:
+def _erased_by_arrow(
+    run: Run, name: QualifiedName, keys: RowKeys, table: ListedTable, provenance: Provenance
+) -> _Erased:
     values = keys.values(keys.in_lake)
 
     def chosen(rows: pa.RecordBatch) -> pa.Array:

@@ -20,8 +20,9 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.masked_text import masked_text
 from spark_jobs.decode.values import cast_text
 from spark_jobs.errors import ConfigurationError, PreconditionError, SchemaChangeError
-from spark_jobs.postgres.catalogue import no_table, relation_facts
+from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, source_errors
+from spark_jobs.postgres.source_tables import no_table
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.lake_types import LakeKind, LakeType
@@ -161,7 +162,7 @@ def key_text(pairs: Mapping[str, str]) -> str:
     return f"--key {shlex.quote(line.getvalue())}"
 
 
-def refuse_if_there(connection: Connection, keys: RowKeys) -> None:
+def refuse_if_at_source(connection: Connection, keys: RowKeys) -> None:
     """Raises PreconditionError if the source has one of the rows: it would be replicated again."""
     table = sql.Identifier(keys.facts.nspname, keys.facts.relname)
     for texts in keys.texts:

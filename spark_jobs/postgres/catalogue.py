@@ -6,11 +6,9 @@ https://www.postgresql.org/docs/current/catalogs.html
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
-from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import NO_DECLARED_KEYS, DeclaredKeys, declared_key_sql, declared_parameters
 from spark_jobs.postgres.partition_tree import partition_tree_sql
@@ -24,7 +22,6 @@ from spark_jobs.schema.relation_facts import (
     TypeFacts,
     leaf_identities,
 )
-from spark_jobs.schema.table_faults import TableFault, foreign_fault, no_columns_fault, unlogged_fault
 from spark_jobs.schema.wire_type import printed_otherwise
 from spark_jobs.table_mask import TableMask
 
@@ -113,58 +110,10 @@ FROM wanted w ORDER BY w.nspname, w.relname
 )
 
 
-_TABLES_THERE = """
-WITH RECURSIVE wanted AS (
-  SELECT c.oid, n.nspname, c.relname
-  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-  WHERE c.relkind IN ('r', 'p')
-    AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
-), {tree}
-SELECT w.nspname::text, w.relname::text, w.oid::bigint, u.unlogged, u.elsewhere, EXISTS (
-  SELECT FROM pg_catalog.pg_attribute a
-  WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '')
-FROM wanted w LEFT JOIN (
-  SELECT t.root, min(p.oid::regclass::text) FILTER (WHERE p.relpersistence <> 'p') AS unlogged,
-    min(p.oid::regclass::text) FILTER (WHERE p.relkind = 'f') AS elsewhere
-  FROM tree t JOIN pg_catalog.pg_class p ON p.oid = t.member
-  WHERE p.relpersistence <> 'p' OR p.relkind = 'f' GROUP BY t.root
-) u ON u.root = w.oid
-""".replace("{tree}", partition_tree_sql("wanted"))
-
-
 _BELOW = f"""
 WITH RECURSIVE {partition_tree_sql("unnest(%s::oid[]) given(oid)", inheriting=True)}
 SELECT member::bigint, root::bigint FROM tree WHERE member <> root
 """  # noqa: S608  # a constant
-
-
-@dataclass(frozen=True)
-class TableThere:
-    """``unlogged``: the name of the table itself or of a partition, if one is unlogged or temporary; ``elsewhere``:
-    that of a partition that is a foreign table; otherwise None. ``has_columns``: it has any that are not generated."""
-
-    name: QualifiedName
-    relid: int
-    unlogged: str | None
-    elsewhere: str | None
-    has_columns: bool
-
-    @property
-    def fault(self) -> TableFault | None:
-        """Why the table cannot be followed, whether it is new or has been followed until now."""
-        if self.unlogged is not None:
-            return unlogged_fault(self.unlogged)
-        if self.elsewhere is not None:
-            return foreign_fault(self.name, self.elsewhere)
-        return None if self.has_columns else no_columns_fault(self.name)
-
-
-def tables_there(connection: Connection, names: Sequence[QualifiedName]) -> dict[QualifiedName, TableThere]:
-    """Those of ``names`` that exist. Faster than reading their facts. Raises SourceError."""
-    with source_errors("the catalogue could not be read"):
-        rows = connection.execute(_TABLES_THERE, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
-    tables = (TableThere(QualifiedName(nspname, relname), *rest) for nspname, relname, *rest in rows)
-    return {table.name: table for table in tables}
 
 
 def relation_facts(
@@ -220,23 +169,6 @@ def relids_below(connection: Connection, relids: Sequence[int]) -> dict[int, int
     """The partitions and inheriting tables at any level below these tables: by OID, the given table it is below."""
     with source_errors("the catalogue could not be read"):
         return dict(connection.execute(_BELOW, [list(relids)]).fetchall())
-
-
-def facts_by_name(
-    connection: Connection, names: Sequence[QualifiedName], masks: Masks = NO_MASKS
-) -> tuple[RelationFacts, ...]:
-    """The facts as ``relation_facts`` returns them. Raises PreconditionError when a table does not exist."""
-    facts = relation_facts(connection, names=names, masks=masks)
-    missing = sorted(set(names) - {fact.name for fact in facts})
-    if missing:
-        raise no_table(connection, *missing)
-    return facts
-
-
-def no_table(connection: Connection, *names: QualifiedName) -> PreconditionError:
-    """The error about tables that do not exist."""
-    what = f"there is no table {', '.join(map(str, names))} in database {connection.info.dbname}"
-    return PreconditionError(what, hint="correct tables: in the configuration")
 
 
 def _facts(row: tuple[Any, ...]) -> RelationFacts:

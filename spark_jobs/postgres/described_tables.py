@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.postgres.comments import comment_sql
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
+
+# of characters of a comment on a table or a column; more are not shown
+_MOST = 4_000
+
+
+def comment_sql(relid: str, attnum: str) -> str:
+    """The comment on a column, or with number 0 on the table, as an SQL expression; null if there is none."""
+    return f"""(SELECT CASE WHEN length(d.description) > {_MOST} THEN left(d.description, {_MOST - 3}) || '...'
+      ELSE d.description END
+    FROM pg_catalog.pg_description d
+    WHERE d.objoid = {relid} AND d.classoid = 'pg_catalog.pg_class'::regclass AND d.objsubid = {attnum})"""  # noqa: S608
+
 
 # a unique index on expressions has number 0 in place of a column's
 _TABLES = f"""

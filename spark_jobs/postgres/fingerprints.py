@@ -16,9 +16,9 @@ from psycopg import sql
 from spark_jobs.errors import PreconditionError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import Masks
-from spark_jobs.postgres.comments import comment_sql
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import DeclaredKeys, declared_index_sql, declared_parameters
+from spark_jobs.postgres.described_tables import comment_sql
 from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, members_sql
 from spark_jobs.qualified_name import QualifiedName

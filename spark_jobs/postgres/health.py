@@ -11,7 +11,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.open_transactions import OLDEST_TRANSACTION, OpenTransaction
 from spark_jobs.postgres.provider import SELF_MANAGED, Provider, provider_of
-from spark_jobs.postgres.slot import SPARE_SLOTS, missing_slot
+from spark_jobs.postgres.slot import SPARE_SLOTS, Slot, find_slot, missing_slot
 
 
 @dataclass(frozen=True)
@@ -24,26 +24,17 @@ class ServerIdentity:
     database: str
 
 
-@dataclass(frozen=True)
-class SlotHealth:
-    """The present state of one slot and its server.
+@dataclass(frozen=True, kw_only=True)
+class SlotHealth(Slot):
+    """The present state of one logical slot and its server.
 
     ``confirmed_flush_bytes`` and ``restart_bytes`` of WAL lie between the LSNs of these names and ``flushed_lsn``: the
     former are not captured yet; the latter must be kept by the server, which decodes them again with each read.
-    ``safe_wal_size``: bytes of WAL left before the slot is in danger, None for no limit. ``free_replication_slots``: of
-    the whole server.
+    ``free_replication_slots``: of the whole server.
     """
 
-    slot_name: str
     plugin: str
-    two_phase: bool
-    active_pid: int | None
-    confirmed_flush_lsn: Lsn | None
-    restart_lsn: Lsn | None
     flushed_lsn: Lsn
-    wal_status: str | None
-    safe_wal_size: int | None
-    invalidation_reason: str | None
     oldest_transaction: OpenTransaction | None
     free_replication_slots: int = field(metadata={"formerly": "free_slots"})
     server: ServerIdentity
@@ -71,19 +62,10 @@ SELECT c.system_identifier,
        (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
 FROM pg_catalog.pg_control_system() c
 """
-# through jsonb, because columns depend on the version: invalidation_reason since 17, conflicting 16, two_phase 14
 _HEALTH = f"""
 WITH server(system_identifier, timeline, server_version, database, flushed) AS ({_SERVER}),
      oldest AS ({OLDEST_TRANSACTION})
-SELECT server.*, s.plugin::text, (to_jsonb(s)->>'two_phase')::boolean, s.active_pid, s.confirmed_flush_lsn::text,
-       s.restart_lsn::text, s.wal_status, s.safe_wal_size,
-       coalesce(to_jsonb(s)->>'invalidation_reason',
-                CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END,
-                CASE s.wal_status WHEN 'lost' THEN 'wal_removed' END),
-       {SPARE_SLOTS},
-       oldest.*
-FROM server LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s AND s.slot_type = 'logical'
-LEFT JOIN oldest ON true
+SELECT server.*, {SPARE_SLOTS}, oldest.* FROM server LEFT JOIN oldest ON true
 """  # noqa: S608  # constants
 
 
@@ -105,28 +87,21 @@ def slot_health(connection: Connection, slot: str) -> SlotHealth:
 def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerIdentity:
     """The slot's state, or the server's identity when there is no slot of that name.
 
-    Two statements that wait for no lock. Without ``pg_read_all_stats`` the age of other roles' transactions is hidden.
+    Its statements wait for no lock. Without ``pg_read_all_stats`` the age of other roles' transactions is hidden.
     """
     with source_errors(f"slot {slot} could not be looked up"):
-        row = connection.execute(_HEALTH, [slot]).fetchall()[0]
-    *server, flushed, plugin, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, free = row[:-6]
-    oldest = OpenTransaction(*row[-6:])
-    if plugin is None:
-        return ServerIdentity(*server)
+        row = connection.execute(_HEALTH).fetchall()[0]
+    *server, flushed, free = row[:-6]
+    identity, oldest = ServerIdentity(*server), OpenTransaction(*row[-6:])
+    found = find_slot(connection, slot)
+    if found is None or found.plugin is None:
+        return identity
     return SlotHealth(
-        slot_name=slot,
-        plugin=plugin,
-        two_phase=bool(two_phase),
-        active_pid=active_pid,
-        confirmed_flush_lsn=Lsn.parse(confirmed) if confirmed else None,
-        restart_lsn=Lsn.parse(restart) if restart else None,
+        **vars(found),
         flushed_lsn=Lsn.parse(flushed),
-        wal_status=wal_status,
-        safe_wal_size=safe,
-        invalidation_reason=reason,
         oldest_transaction=None if oldest.pid is None and oldest.gid is None else oldest,
         free_replication_slots=free,
-        server=ServerIdentity(*server),
+        server=identity,
         provider=provider_of(connection),
     )
 

@@ -17,7 +17,7 @@ from spark_jobs.errors import SourceUnreachableError
 
 Session = TypeVar("Session")
 
-_HELD_SECONDS = 600  # an IAM token of AWS can be used for 15 minutes
+_CACHED_SECONDS = 600  # an IAM token of AWS can be used for 15 minutes
 _SECONDS = 30
 _SHOWN = 200
 
@@ -27,14 +27,14 @@ class PasswordCommand:
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
-        self._held: tuple[str, float] | None = None
+        self._cached: tuple[str, float] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return PasswordCommand, (self.words,)
 
-    def held(self) -> str | None:
+    def cached(self) -> str | None:
         """The password that was printed some minutes ago, if any was."""
-        password, until = self._held or (None, 0)
+        password, until = self._cached or (None, 0)
         return password if time.monotonic() < until else None
 
     def printed(self) -> str:
@@ -55,7 +55,7 @@ class PasswordCommand:
             raise self._failed(f"failed with exit code {ran.returncode}: {shown}", "run it by itself to see why")
         if not password or "\0" in password:
             raise self._failed("printed no password", "it is to print the password, and nothing else, on stdout")
-        self._held = password, time.monotonic() + _HELD_SECONDS
+        self._cached = password, time.monotonic() + _CACHED_SECONDS
         return password
 
     def _failed(self, how: str, hint: str) -> SourceUnreachableError:
@@ -83,7 +83,7 @@ def opened(conninfo: Conninfo, connect: Callable[[str], Session]) -> Session:
     """What ``connect`` returns for the whole connection string; it raises SourceUnreachableError if it cannot."""
     if isinstance(conninfo, str):
         return connect(conninfo)
-    if (password := conninfo.command.held()) is not None:
+    if (password := conninfo.command.cached()) is not None:
         with suppress(SourceUnreachableError):  # whatever the reason, another password may be right
             return connect(conninfo.with_password(password))
     return connect(conninfo.with_password(conninfo.command.printed()))

@@ -5,15 +5,12 @@ https://www.postgresql.org/docs/current/logical-replication-config.html
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import Connection, source_errors
-from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.postgres.provider import SELF_MANAGED, Provider, provider_of
 from spark_jobs.postgres.slot import SPARE_SLOTS
-from spark_jobs.qualified_name import QualifiedName
 
 
 @dataclass(frozen=True)
@@ -62,19 +59,6 @@ class RolePrivileges:
     may_create_in_database: bool
 
 
-@dataclass(frozen=True)
-class TablePrivileges:
-    """What the role may do with one table. ``may_select``: from its partitions too, which snapshots read one by one.
-    ``row_security``: policies may hide rows from the role."""
-
-    name: QualifiedName
-    may_use_schema: bool
-    may_select: bool
-    owns: bool
-    row_security: bool
-    is_partitioned: bool
-
-
 _SETTINGS = f"""
 SELECT current_setting('server_version'), current_setting('server_version_num')::int, pg_is_in_recovery(),
        current_setting('wal_level'), current_setting('effective_wal_level', true),
@@ -92,21 +76,6 @@ SELECT rolname::text, rolsuper,
        has_database_privilege(current_database(), 'CREATE')
 FROM pg_catalog.pg_roles WHERE rolname = current_user
 """
-_TABLES = f"""
-WITH RECURSIVE wanted AS (
-  SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-  JOIN unnest(%s::text[], %s::text[]) asked(nspname, relname)
-    ON asked.nspname = n.nspname AND asked.relname = c.relname
-  WHERE c.relkind IN ('r', 'p')
-), {partition_tree_sql("wanted")}, readable (oid, wholly) AS (
-  SELECT root, bool_and(has_table_privilege(member, 'SELECT')) FROM tree GROUP BY root
-)
-SELECT n.nspname::text, c.relname::text, has_schema_privilege(n.oid, 'USAGE'),
-       r.wholly,
-       pg_has_role(c.relowner, 'USAGE'), row_security_active(c.oid), c.relkind = 'p'
-FROM readable r JOIN pg_catalog.pg_class c USING (oid) JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-ORDER BY 1, 2
-"""  # noqa: S608  # a constant
 
 
 def server_settings(connection: Connection) -> ServerSettings:
@@ -133,20 +102,6 @@ def require_slot_possible(connection: Connection, slot: str) -> None:
         )
 
 
-def slot_exists(connection: Connection, slot: str) -> bool:
-    """Whether a slot has this name, in whatever state and database."""
-    with source_errors(f"slot {slot} could not be looked up"):
-        rows = connection.execute("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = %s", [slot]).fetchall()
-    return bool(rows)
-
-
 def role_privileges(connection: Connection) -> RolePrivileges:
     with source_errors("the role's privileges could not be read"):
         return RolePrivileges(*connection.execute(_ROLE).fetchall()[0])
-
-
-def table_privileges(connection: Connection, names: Sequence[QualifiedName]) -> tuple[TablePrivileges, ...]:
-    """The role's privileges on those of ``names`` that exist, ordered by name."""
-    with source_errors("the role's privileges could not be read"):
-        rows = connection.execute(_TABLES, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
-    return tuple(TablePrivileges(QualifiedName(nspname, relname), *rest) for nspname, relname, *rest in rows)

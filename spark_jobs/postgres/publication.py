@@ -14,13 +14,13 @@ from types import MappingProxyType
 from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
-from spark_jobs.postgres.catalogue import no_table
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.own_ddl import own_ddl
 from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.postgres.publication_comment import PublicationComment, write_comment
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, excluded_sql, members_sql
 from spark_jobs.postgres.published_tables import ColumnLists, PublishedTable, add_table, published_tables
+from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
@@ -100,11 +100,6 @@ SELECT n.nspname, c.relname FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_
 JOIN pg_catalog.pg_class c ON c.oid = r.prrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE p.pubname = %s AND (r.prattrs IS NOT NULL OR r.prqual IS NOT NULL)
 """
-_EXISTING = """
-SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
-  AND c.relkind IN ('r', 'p')
-"""
 
 
 def find_publication(connection: Connection, name: str) -> Publication | None:
@@ -143,7 +138,7 @@ def ensure_publication(
     """
     publication = find_publication(connection, name)
     if tables is not None and not (publication and all(map(publication.publishes, tables))):
-        _check_tables_exist(connection, tables)
+        require_tables(connection, tables)
     if publication is None:
         if tables is None:
             raise no_publication([name])
@@ -170,7 +165,7 @@ def ensure_publications(
     if len(names) == 1:
         return ensure_publication(connection, names[0], tables, lists)
     if tables is not None:
-        _check_tables_exist(connection, tables)
+        require_tables(connection, tables)
     publication = find_publications(connection, names)
     if publication is None:
         missing = [name for name in names if find_publication(connection, name) is None]
@@ -270,15 +265,6 @@ def _entry(table: QualifiedName, columns: tuple[str, ...] | None) -> sql.Compose
     if columns is None:
         return entry
     return sql.SQL("{} ({})").format(entry, sql.SQL(", ").join(map(sql.Identifier, columns)))
-
-
-def _check_tables_exist(connection: Connection, tables: Sequence[QualifiedName]) -> None:
-    names = [[table.nspname for table in tables], [table.relname for table in tables]]
-    with source_errors("the catalogue could not be read"):
-        existing = {QualifiedName(*row) for row in connection.execute(_EXISTING, names).fetchall()}
-    missing = sorted(set(tables) - existing)
-    if missing:
-        raise no_table(connection, *missing)
 
 
 def no_publication(names: Sequence[str]) -> PreconditionError:

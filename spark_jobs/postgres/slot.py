@@ -49,26 +49,40 @@ SPARE_SLOTS = """current_setting('max_replication_slots')::int - (
     SELECT count(*)::int FROM pg_catalog.pg_replication_slots WHERE plugin IS DISTINCT FROM 'pgrepack')"""
 
 
-@dataclass(frozen=True)
-class SlotStatus:
-    """One logical slot of ``pg_replication_slots``."""
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A row of ``pg_replication_slots``. A physical slot has no ``plugin``, ``database`` and ``confirmed_flush_lsn``.
+    ``safe_wal_size``: bytes of WAL left before the slot is in danger, None for no limit. ``is_synced``: a standby's
+    copy of a slot of its primary."""
 
     slot_name: str
-    plugin: str
-    database: str
+    plugin: str | None
+    database: str | None = None
     two_phase: bool
     active_pid: int | None
-    wal_status: str | None
-    confirmed_flush_lsn: Lsn
+    confirmed_flush_lsn: Lsn | None
     restart_lsn: Lsn | None
+    wal_status: str | None
+    safe_wal_size: int | None
+    invalidation_reason: str | None
+    is_synced: bool = False
+
+    @property
+    def lsn(self) -> Lsn:
+        """The ``confirmed_flush_lsn`` of a slot that can be read, such as ``readable_slot`` returns."""
+        assert self.confirmed_flush_lsn is not None
+        return self.confirmed_flush_lsn
 
 
-_STATUS = """
-SELECT slot_name::text, plugin::text, database::text, to_jsonb(s)->>'two_phase' = 'true', active_pid, wal_status,
-       confirmed_flush_lsn::text, restart_lsn::text,
+# through jsonb, because columns depend on the version: synced and invalidation_reason since 17, conflicting 16
+_SLOT = """
+SELECT plugin::text, database::text, two_phase, active_pid, confirmed_flush_lsn::text, restart_lsn::text, wal_status,
+       safe_wal_size,
        coalesce(to_jsonb(s)->>'invalidation_reason',
-                CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END)
-FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s AND slot_type = 'logical'
+                CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END,
+                CASE wal_status WHEN 'lost' THEN 'wal_removed' END),
+       coalesce(to_jsonb(s)->>'synced' = 'true', false)
+FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s
 """
 # the WAL writer flushes every 0.2 s by default
 _FLUSH_LOOKS, _FLUSH_PAUSE_SECONDS = 30, 0.1
@@ -81,40 +95,52 @@ SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_curr
 _CLOCK = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_xact_replay_timestamp() ELSE clock_timestamp() END"
 
 
-def slot_status(connection: Connection, slot: str) -> SlotStatus | None:
-    """The slot's status; None when there is no such logical slot. Raises SlotError when the slot belongs to another
-    database, BreakError when the server has invalidated it."""
+def find_slot(connection: Connection, slot: str) -> Slot | None:
+    """The slot of this name, whatever its kind, database and state."""
     with source_errors(f"slot {slot} could not be looked up"):
-        row = connection.execute(_STATUS, [slot]).fetchone()
+        row = connection.execute(_SLOT, [slot]).fetchone()
     if row is None:
         return None
-    name, plugin, database, two_phase, active_pid, wal_status, confirmed, restart, reason = row
-    if database != connection.info.dbname:
-        raise SlotError(
-            f"slot {slot} belongs to database {database}, the connection is to {connection.info.dbname}",
-            hint="choose another name for source.slot",
-        )
-    if wal_status == "lost" or confirmed is None:
-        raise lost_slot(slot, reason)
-    return SlotStatus(
-        name,
-        plugin,
-        database,
-        bool(two_phase),
-        active_pid,
-        wal_status,
-        Lsn.parse(confirmed),
-        restart and Lsn.parse(restart),
+    plugin, database, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, is_synced = row
+    return Slot(
+        slot_name=slot,
+        plugin=plugin,
+        database=database,
+        two_phase=bool(two_phase),
+        active_pid=active_pid,
+        confirmed_flush_lsn=Lsn.parse(confirmed) if confirmed else None,
+        restart_lsn=Lsn.parse(restart) if restart else None,
+        wal_status=wal_status,
+        safe_wal_size=safe,
+        invalidation_reason=reason,
+        is_synced=is_synced,
     )
 
 
-def lost_slot(slot: str, reason: str | None) -> BreakError:
-    """``reason``: the server's ``invalidation_reason``, since PostgreSQL 17; None is reported as ``wal_removed``."""
-    return BreakError(f"slot {slot} is lost: the server has invalidated it ({reason or 'wal_removed'})")
+def readable_slot(connection: Connection, slot: str) -> Slot | None:
+    """The logical slot of this name; None when there is none. Raises SlotError when the slot belongs to another
+    database, BreakError when the server has invalidated it."""
+    found = find_slot(connection, slot)
+    if found is None or found.plugin is None:
+        return None
+    if found.database != connection.info.dbname:
+        raise SlotError(
+            f"slot {slot} belongs to database {found.database}, the connection is to {connection.info.dbname}",
+            hint="choose another name for source.slot",
+        )
+    require_not_lost(found)
+    return found
 
 
-def create_slot(connection: Connection, slot: str, *, plugin: str, failover: bool = False) -> Lsn:
-    """Create the durable slot; returns the LSN at which it starts. Waits for the transactions that are open now.
+def require_not_lost(slot: Slot) -> None:
+    """Raises BreakError when the server has invalidated the slot."""
+    if slot.wal_status == "lost" or slot.confirmed_flush_lsn is None:
+        reason = slot.invalidation_reason or "wal_removed"
+        raise BreakError(f"slot {slot.slot_name} is lost: the server has invalidated it ({reason})")
+
+
+def create_slot(connection: Connection, slot: str, *, plugin: str, failover: bool = False) -> Slot:
+    """Create the durable slot, and return it. Waits for the transactions that are open now.
 
     The slot is never two-phase: such a slot sends a prepared transaction only at PREPARE, so a window would not hold
     what is committed in it. A copy can still be read with ``two_phase``. ``failover`` (since PostgreSQL 17): standbys
@@ -129,10 +155,8 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
         # the server waits for those transactions on locks; only statement_timeout shall limit that
         connection.execute("SELECT set_config('lock_timeout', '0', false)")
         more = ", failover => true" if failover else ""
-        row = connection.execute(
-            f"SELECT lsn::text FROM pg_create_logical_replication_slot(%s, %s, false{more})",  # noqa: S608
-            [slot, plugin],
-        ).fetchone()
+        create = f"SELECT pg_create_logical_replication_slot(%s, %s, false{more})"
+        connection.execute(create, [slot, plugin])
     except psycopg.errors.ObjectNotInPrerequisiteState as error:
         raise PreconditionError(
             f"slot {slot} cannot be created: {error.diag.message_primary}",
@@ -144,9 +168,10 @@ def create_slot(connection: Connection, slot: str, *, plugin: str, failover: boo
         raise _not_created_in_time(connection, slot, error.diag.message_primary or "") from None
     except psycopg.Error as error:
         raise source_error(error, f"slot {slot} cannot be created") from None
-    if row is None:
-        raise SlotError(f"slot {slot} cannot be created: the server returned nothing")
-    return Lsn.parse(row[0])
+    created = readable_slot(connection, slot)
+    if created is None:
+        raise SlotError(f"slot {slot} was dropped while it was being created", hint="run it again")
+    return created
 
 
 def _not_created_in_time(connection: Connection, slot: str, message: str) -> SlotError:
@@ -162,11 +187,11 @@ def advance_slot(connection: Connection, slot: str, lsn: Lsn) -> Lsn:
     A slot at or past ``lsn`` is left alone. The server may advance a few bytes past ``lsn``, to the end of a record.
     Raises SlotError when there is no such slot, and SourceError.
     """
-    status = slot_status(connection, slot)
-    if status is None:
+    found = readable_slot(connection, slot)
+    if found is None:
         raise missing_slot(slot)
-    if status.confirmed_flush_lsn >= lsn:
-        return status.confirmed_flush_lsn
+    if found.lsn >= lsn:
+        return found.lsn
     with source_errors(f"slot {slot} could not be moved to {lsn}"):
         row = connection.execute(
             "SELECT end_lsn::text FROM pg_replication_slot_advance(%s, %s::pg_lsn)", [slot, str(lsn)]
@@ -195,33 +220,6 @@ def drop_slot(connection: Connection, slot: str) -> None:
     """Drop the durable slot; the server may then remove the WAL that it held."""
     with source_errors(f"slot {slot} could not be dropped"):
         connection.execute("SELECT pg_drop_replication_slot(%s)", [slot])
-
-
-@dataclass(frozen=True)
-class SlotFound:
-    """A slot of any kind. ``plugin`` and ``database`` are None for a physical one. ``retained_bytes``: the WAL that the
-    server keeps for it, None if it is lost. ``is_synced``: a standby's copy of a slot of its primary."""
-
-    name: str
-    plugin: str | None
-    database: str | None
-    active_pid: int | None
-    retained_bytes: int | None
-    is_synced: bool
-
-
-def find_slot(connection: Connection, slot: str) -> SlotFound | None:
-    """The slot of this name, whatever its kind, database and state."""
-    query = """
-        SELECT slot_name::text, plugin::text, database::text, active_pid,
-               CASE WHEN wal_status IS DISTINCT FROM 'lost' THEN greatest(0, pg_wal_lsn_diff(
-                 CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END,
-                 restart_lsn))::bigint END,
-               coalesce(to_jsonb(s)->>'synced' = 'true', false)
-        FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s"""
-    with source_errors(f"slot {slot} could not be looked up"):
-        row = connection.execute(query, [slot]).fetchone()
-    return None if row is None else SlotFound(*row)
 
 
 def drop_lost_slot(connection: Connection, slot: str, plugin: str) -> bool:

@@ -1,7 +1,7 @@
 """Keeps two processes from doing the same work: cron beside Dagster, a sync that runs too long.
 
-This saves time and resources; correctness does not depend on it. A lock ends with its session, while what Spark has
-begun goes on. What a commit covers is compared with the table in the transaction that commits, see
+This saves time and resources; correctness does not depend on it. A lock ends with its session, while Spark finishes
+what it has begun. What a commit covers is compared with the table in the transaction that commits, see
 ``spark_jobs.lake.table_state``.
 """
 
@@ -32,26 +32,20 @@ class WriteGuard:
     slot: str
     connect: Callable[[], Connection | None]
 
-    @contextmanager
-    def table(self, name: QualifiedName) -> Iterator[None]:
+    def table(self, name: QualifiedName) -> AbstractContextManager[None]:
         """Nobody else writes this table meanwhile. Raises LakeError if somebody already does."""
-        with self._held(lambda connection: table_lock(connection, self.slot, name)):
-            yield
+        return self._locked(lambda connection: table_lock(connection, self.slot, name))
 
-    @contextmanager
-    def cuts(self) -> Iterator[None]:
+    def cuts(self) -> AbstractContextManager[None]:
         """Nobody else writes the cuts meanwhile. Raises LakeError."""
-        with self._held(lambda connection: cuts_lock(connection, self.slot)):
-            yield
+        return self._locked(lambda connection: cuts_lock(connection, self.slot))
 
-    @contextmanager
-    def log(self) -> Iterator[None]:
+    def log(self) -> AbstractContextManager[None]:
         """Nobody else writes files of the change log anew meanwhile. Raises LakeError."""
-        with self._held(lambda connection: log_lock(connection, self.slot)):
-            yield
+        return self._locked(lambda connection: log_lock(connection, self.slot))
 
     @contextmanager
-    def _held(self, lock: Callable[[Connection], AbstractContextManager[None]]) -> Iterator[None]:
+    def _locked(self, lock: Callable[[Connection], AbstractContextManager[None]]) -> Iterator[None]:
         with ExitStack() as locks:
             connection = self.connect()
             if connection is not None:

@@ -97,7 +97,7 @@ def column_changes(
         tuple(known.values()), tuple(renamed), tuple(new), tuple(widened), len(known) == len(lake_columns)
     )
     shape_facts = replace(facts, columns=tuple(column for column in facts.columns if column.attnum in numbers))
-    if changes and (fault := name_fault(shape_facts, stored=True)):
+    if changes and (fault := name_fault(shape_facts)):
         differences.append(f"it has {fault}")
     if differences:
         raise _other_columns(shape, differences, lsn)

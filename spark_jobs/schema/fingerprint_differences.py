@@ -52,6 +52,10 @@ class Differences:
     columns: tuple[ColumnChange, ...] = ()
     regions: tuple[Region, ...] = ()
 
+    @property
+    def column_words(self) -> tuple[str, ...]:
+        return tuple(change.what for change in self.columns)
+
 
 def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     """What changed between two looks at a table with the same OID or the same name."""

@@ -1,4 +1,4 @@
-"""When something happened at the source: the pair by which the lake's rows say it."""
+"""When something happened at the source: an LSN and a time, as the lake's rows have it."""
 
 from __future__ import annotations
 

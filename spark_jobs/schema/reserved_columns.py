@@ -45,11 +45,9 @@ def columns_alike(names: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in names if any(counts[form] > 1 for form in _folded(name)))
 
 
-def name_fault(facts: RelationFacts, *, stored: bool) -> str | None:
-    """What is wrong with the names of the columns that enter the lake, None if nothing is. ``stored``: these include
-    stored generated columns."""
-    kinds = ("", "s") if stored else ("",)
-    names = [column.attname for column in facts.columns if column.attgenerated in kinds]
+def name_fault(facts: RelationFacts) -> str | None:
+    """What is wrong with the names of the columns that may enter the lake, None if nothing is."""
+    names = [column.attname for column in facts.columns if column.attgenerated in ("", "s")]
     if reserved := reserved_columns(names, facts.key or names):
         return f"columns whose names Delta Lake uses itself: {', '.join(reserved)}"
     if alike := columns_alike(names):

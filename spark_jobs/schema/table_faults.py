@@ -4,7 +4,7 @@ when its changes are applied."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spark_jobs.column_options import NO_OPTIONS, ChosenType, ColumnOptions
 from spark_jobs.errors import PreconditionError
@@ -25,19 +25,6 @@ _FOR_EACH_PART = (
 )
 
 
-@dataclass(frozen=True)
-class TableFault:
-    """``what`` is wrong, to be read after the table's name ("has no usable key"), and the ``remedy``."""
-
-    table: str
-    what: str
-    remedy: str
-
-    @property
-    def error(self) -> PreconditionError:
-        return PreconditionError(f"table {self.table} {self.what}", hint=self.remedy)
-
-
 def table_faults(
     facts: RelationFacts,
     *,
@@ -47,14 +34,14 @@ def table_faults(
     form: Form,
     key: Sequence[str] = (),
     options: ColumnOptions = NO_OPTIONS,
-) -> Iterator[TableFault]:
+) -> Iterator[PreconditionError]:
     """Every reason why the table cannot be followed. ``binary``: values are sent in binary. ``sent``: the columns that
     are sent. ``published``: a publication already has the table. ``form``, ``key`` and ``options`` (of its columns) are
     those that the configuration gives for the table."""
     generated = [
         c.attname for c in facts.columns if c.attname in facts.key and c.attname not in sent and c.attgenerated
     ]
-    coming = replace(facts, columns=tuple(column for column in facts.columns if column.attname in sent))
+    followed = replace(facts, columns=tuple(column for column in facts.columns if column.attname in sent))
     if key and (fault := declared_key_fault(facts, key)):
         yield fault
     if not facts.key and (fault := _keyless_fault(facts, published=published)):
@@ -63,10 +50,10 @@ def table_faults(
         yield fault
     if generated:
         remedy = "give it a replica identity by a unique index without generated columns"
-        yield TableFault(str(facts.name), f"has a generated column in its key: {', '.join(generated)}", remedy)
-    if names := name_fault(coming, stored=True):
-        yield TableFault(str(facts.name), f"has {names}", NAME_REMEDY.format(table=facts.name))
-    if binary and (fault := binary_fault(coming)):
+        yield _fault(facts.name, f"has a generated column in its key: {', '.join(generated)}", remedy)
+    if names := name_fault(followed):
+        yield _fault(facts.name, f"has {names}", NAME_REMEDY.format(table=facts.name))
+    if binary and (fault := binary_fault(followed)):
         yield fault
     if fault := mode_fault(facts, sent, form):
         yield fault
@@ -74,27 +61,29 @@ def table_faults(
         yield fault
 
 
-def mode_fault(facts: RelationFacts, sent: Collection[str], form: Form) -> TableFault | None:
+def mode_fault(facts: RelationFacts, sent: Collection[str], form: Form) -> PreconditionError | None:
     """The mode needs a key that the table lacks, or the form adds a column whose name the table has already."""
     mode = form.mode
     if needs_key(mode) and not facts.key:
         what = f"has no key, and mode {mode} keeps rows by their key"
-        return TableFault(str(facts.name), what, "give it a primary key, or use mode mirror or append")
+        return _fault(facts.name, what, "give it a primary key, or use mode mirror or append")
     ours = {column.name.lower() for column in mode_columns(mode)}
     if clashes := [name for name in sent if name.lower() in ours]:
         what = f"has columns that mode {mode} adds itself: {', '.join(clashes)}"
         remedy = "rename them at the source, leave them out with columns:, or use mode mirror"
-        return TableFault(str(facts.name), what, remedy)
+        return _fault(facts.name, what, remedy)
     if clashes := [name for name in sent if name.lower() in form.commit_columns]:
         what = f"has columns that metadata_columns adds: {', '.join(clashes)}"
         remedy = "rename them at the source, leave them out with columns:, or take them out of metadata_columns:"
-        return TableFault(str(facts.name), what, remedy)
+        return _fault(facts.name, what, remedy)
     return None
 
 
-def option_fault(facts: RelationFacts, sent: Collection[str], options: ColumnOptions, mode: Mode) -> TableFault | None:
+def option_fault(
+    facts: RelationFacts, sent: Collection[str], options: ColumnOptions, mode: Mode
+) -> PreconditionError | None:
     """An option for a column that is not ``sent``, or that cannot have it."""
-    table, columns = str(facts.name), {column.attname: column for column in facts.columns if column.attname in sent}
+    table, columns = facts.name, {column.attname: column for column in facts.columns if column.attname in sent}
     fields = {
         "types": [name for name, _ in options.types.columns],
         "on_unrepresentable": [name for name, _ in options.policies],
@@ -103,55 +92,55 @@ def option_fault(facts: RelationFacts, sent: Collection[str], options: ColumnOpt
     for field, names in fields.items():
         if unknown := [name for name in names if name not in columns]:
             what = f"has no column {', '.join(unknown)} that is followed, and {field}: names it"
-            return TableFault(table, what, f"expected some of {', '.join(columns)}")
+            return _fault(table, what, f"expected some of {', '.join(columns)}")
     if keys := [name for name, _ in options.policies if name in facts.key]:
         what = f"has {', '.join(keys)} in its key, and a key column is never without its value"
-        return TableFault(table, what, "take it out of on_unrepresentable:")
+        return _fault(table, what, "take it out of on_unrepresentable:")
     faults = (_type_fault(facts, columns[name], chosen, mode) for name, chosen in options.types.columns)
     return next((fault for fault in faults if fault), None)
 
 
-def _type_fault(facts: RelationFacts, column: ColumnFacts, chosen: ChosenType, mode: Mode) -> TableFault | None:
-    table, name = str(facts.name), column.attname
+def _type_fault(facts: RelationFacts, column: ColumnFacts, chosen: ChosenType, mode: Mode) -> PreconditionError | None:
+    table, name = facts.name, column.attname
     if chosen_lake_type(chosen, column, facts.types) is None:
         what = f"has column {name} of type {column.typname}, which cannot be {chosen} as types: says"
         possible = possible_types(column, facts.types)
-        return TableFault(table, what, f"choose {possible}" if possible else "take it out of types:")
+        return _fault(table, what, f"choose {possible}" if possible else "take it out of types:")
     if (
         name in facts.key and chosen.name != "binary"
     ):  # 1.0 and 1.00 can be two keys in one transaction, but are one decimal
         what = f"has {name} in its key, which keeps its own type, and types: says {chosen}"
-        return TableFault(table, what, "take it out of types:")
+        return _fault(table, what, "take it out of types:")
     if chosen.name in ("array", "variant") and not facts.key and not holds_changes(mode):
         what = f"has no key, so that rows are found by all their values, and {name} cannot be {chosen} then"
-        return TableFault(table, what, "give it a primary key, use mode append, or take it out of types:")
+        return _fault(table, what, "give it a primary key, use mode append, or take it out of types:")
     return None
 
 
-def declared_key_fault(facts: RelationFacts, key: Sequence[str]) -> TableFault | None:
+def declared_key_fault(facts: RelationFacts, key: Sequence[str]) -> PreconditionError | None:
     """A key in the configuration that the source contradicts, or that no unique index confirms."""
-    table, named = str(facts.name), ", ".join(key)
+    table, named = facts.name, ", ".join(key)
     if not facts.sends_whole_rows:
         what = f"does not send whole rows, which key: {named} requires"
         whole = whole_rows_sql(facts.name, partitioned=bool(facts.leaf_identities))
-        return TableFault(table, what, f"take key: out, or let it send them: {whole}")
+        return _fault(table, what, f"take key: out, or let it send them: {whole}")
     if facts.key and set(facts.key) != set(key):
         what = f"has a key of its own, {', '.join(facts.key)}, and key: says {named}"
-        return TableFault(table, what, "take key: out of the configuration")
+        return _fault(table, what, "take key: out of the configuration")
     own = [column.attname for column in facts.columns]
     if unknown := [name for name in key if name not in own]:
         what = f"has no column {', '.join(unknown)}, and key: names it"
-        return TableFault(table, what, f"expected some of {', '.join(own)}")
+        return _fault(table, what, f"expected some of {', '.join(own)}")
     if not facts.key:
         what = f"has no unique index on exactly {named}, all of them NOT NULL, as key: says"
         columns = [quoted_identifier(name) for name in key]
         not_null = ", ".join(f"ALTER {column} SET NOT NULL" for column in columns)
         remedy = f"CREATE UNIQUE INDEX ON {table} ({', '.join(columns)}); ALTER TABLE {table} {not_null}"
-        return TableFault(table, what, f"{remedy}, or take key: out")
+        return _fault(table, what, f"{remedy}, or take key: out")
     return None
 
 
-def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | None:
+def _keyless_fault(facts: RelationFacts, *, published: bool) -> PreconditionError | None:
     """Why a table without a key cannot be followed by its whole rows, None if it can.
 
     Without REPLICA IDENTITY FULL the source refuses every UPDATE and DELETE of a published table. If the table is
@@ -163,10 +152,10 @@ def _keyless_fault(facts: RelationFacts, *, published: bool) -> TableFault | Non
         what = "has no key that each of its partitions sends with its changes"
         whole = whole_rows_sql(facts.name, partitioned=True)
         remedy = f"give root and partitions the same primary key, or follow it by its whole rows: {whole}"
-        return TableFault(str(facts.name), what, remedy)
+        return _fault(facts.name, what, remedy)
     what = f"has no usable key (replica identity {facts.relreplident})"
     remedy = f"give it a primary key, or follow it by its whole rows: ALTER TABLE {facts.name} REPLICA IDENTITY FULL"
-    return TableFault(str(facts.name), what, remedy)
+    return _fault(facts.name, what, remedy)
 
 
 def whole_rows_sql(table: QualifiedName, *, partitioned: bool) -> str:
@@ -188,7 +177,7 @@ def for_each_part(root: QualifiedName, before: str, after: str, *, only_leaves: 
     )
 
 
-def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault | None:
+def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> PreconditionError | None:
     """A key column that changes do not include. ``sent``: the columns that are sent with a change."""
     if unsent := [name for name in facts.key if name not in sent]:
         what = f"has a key column that is not published: {', '.join(unsent)}"
@@ -199,37 +188,42 @@ def unsent_key_fault(facts: RelationFacts, sent: Collection[str]) -> TableFault 
             "keep its WHERE, if it has one:"
             f" ALTER PUBLICATION ... DROP TABLE {facts.name}; ALTER PUBLICATION ... ADD TABLE {facts.name} ({listed})"
         )
-        return TableFault(str(facts.name), what, remedy)
+        return _fault(facts.name, what, remedy)
     return None
 
 
-def binary_fault(facts: RelationFacts) -> TableFault | None:
+def binary_fault(facts: RelationFacts) -> PreconditionError | None:
     """Columns whose values would be sent in a binary form that this version cannot read."""
     unreadable = unreadable_in_binary(facts)
     if not unreadable:
         return None
     columns = ", ".join(f"{column.attname} ({column.typname})" for column in unreadable)
     remedy = "set source.binary: false, or take the table out of tables:"
-    return TableFault(str(facts.name), f"has columns that cannot be read in binary: {columns}", remedy)
+    return _fault(facts.name, f"has columns that cannot be read in binary: {columns}", remedy)
 
 
-def unlogged_fault(table: str) -> TableFault:
+def unlogged_fault(table: str) -> PreconditionError:
     """The fault of a table, or of a partition, that is unlogged or temporary."""
-    return TableFault(
+    return _fault(
         table,
         "is unlogged: its changes are not in the WAL",
         f"ALTER TABLE {table} SET LOGGED; a new snapshot follows by itself",
     )
 
 
-def foreign_fault(table: QualifiedName, partition: str) -> TableFault:
+def foreign_fault(table: QualifiedName, partition: str) -> PreconditionError:
     """The fault of a partitioned table one of whose partitions is a foreign table."""
     what = f"has a partition, {partition}, that is a foreign table: changes of its rows are not in the WAL"
     remedy = f"leave {table} out of tables: or of the publication, or detach {partition}"
-    return TableFault(str(table), what, remedy)
+    return _fault(table, what, remedy)
 
 
-def no_columns_fault(table: QualifiedName) -> TableFault:
+def no_columns_fault(table: QualifiedName) -> PreconditionError:
     """The fault of a table that has no column, or only generated ones: Delta Lake has no such tables."""
     what = "has no columns that are sent, and a Delta table must have one"
-    return TableFault(str(table), what, NO_COLUMNS_REMEDY)
+    return _fault(table, what, NO_COLUMNS_REMEDY)
+
+
+def _fault(table: object, what: str, remedy: str) -> PreconditionError:
+    """``what`` is wrong, to be read after the table's name ("has no usable key")."""
+    return PreconditionError(f"table {table} {what}", hint=remedy)

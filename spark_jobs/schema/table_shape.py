@@ -83,7 +83,7 @@ class TableShape:
             if (column.attgenerated in kinds if sent is None else column.attnum in sent)
         )
         if fault := unsent_key_fault(facts, [column.name for column in columns]):
-            raise fault.error
+            raise fault
         shows = facts.name if name not in (None, facts.name) else None
         return cls(facts.relid, name or facts.name, columns, facts.leaf_identities, shows=shows)
 

@@ -16,10 +16,11 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.postgres.bulk_read import BulkConnect
-from spark_jobs.postgres.catalogue import TableThere, relation_facts, tables_there
+from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, clock_microseconds
 from spark_jobs.postgres.fingerprints import Watched, fingerprints
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
+from spark_jobs.postgres.source_tables import SourceTable, source_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.annotations import TableAnnotations
@@ -89,7 +90,7 @@ class Seen:
     at: int  # the server's clock, in microseconds since 1970, UTC
     fingerprints: Mapping[QualifiedName, Fingerprint]
     published: Mapping[QualifiedName, PublishedTable]
-    there: Mapping[QualifiedName, TableThere]
+    existing: Mapping[QualifiedName, SourceTable]
     facts: Mapping[QualifiedName, RelationFacts]
     ranges: Mapping[QualifiedName, tuple[CtidRange, ...]]
 
@@ -102,7 +103,7 @@ def look(connection: Connection, work: SnapshotWork) -> Seen:
     tables = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
     facts = {table.name: table for table in tables}
     ranges = {name: _divided(connection, work, known.relid) for name, known in facts.items()}
-    relations, at = tables_there(connection, watched.names), clock_microseconds(connection)
+    relations, at = source_tables(connection, watched.names), clock_microseconds(connection)
     return Seen(at, by_name(prints), by_name(published), by_name(relations), by_name(facts), by_name(ranges))
 
 
@@ -141,8 +142,8 @@ class PlannedTable:
 
     def _read(self) -> TableRead:
         ranges = () if self._begins_empty else self.seen.ranges.get(self.name, ())
-        if (relation := self.seen.there.get(self.name)) and relation.fault:
-            raise relation.fault.error
+        if (relation := self.seen.existing.get(self.name)) and relation.fault:
+            raise relation.fault
         facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
         described, mask = self.described if facts else None, self.work.watched.masks.get(self.relation)
         ignored = self._ignored(facts) if facts else frozenset[int]()
@@ -150,7 +151,7 @@ class PlannedTable:
         read = TableRead.of(self.name, described, ranges, self.sent, own_snapshots=own, mask=mask, ignored=ignored)
         sent = [column.name for column in read.shape.columns]
         if facts and (fault := mode_fault(facts, sent, self.form) or option_fault(facts, sent, options, self.mode)):
-            raise fault.error
+            raise fault
         return read
 
     @property
@@ -170,7 +171,7 @@ class PlannedTable:
 
     @property
     def described(self) -> RelationFacts:
-        """What the catalogue says of a table that is there."""
+        """What the catalogue says of a table that exists."""
         return with_options(self.seen.facts[self.name], self.work.pipeline.column_options(self.name))
 
     def rows_where(self, read: TableRead, condition: sql.Composable) -> str:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_jobs.column_options import NO_OPTIONS
 from spark_jobs.configuration import Pipeline, Source, Table, named_twice
 from spark_jobs.errors import CdcError, PreconditionError
-from spark_jobs.postgres.catalogue import TableThere, no_table, relation_facts, tables_there
+from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
-from spark_jobs.postgres.privileges import table_privileges
-from spark_jobs.postgres.publication import find_publications, why_not_sent
-from spark_jobs.postgres.published_tables import published_tables
+from spark_jobs.postgres.publication import Publication, find_publications, why_not_sent
+from spark_jobs.postgres.published_tables import PublishedTable, published_tables
+from spark_jobs.postgres.source_tables import SourceTable, no_table, source_tables
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import binary_fault, table_faults
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
-from spark_jobs.tables.selected_columns import columns_that_come, why_incomplete, why_not_selectable
+from spark_jobs.tables.selected_columns import columns_that_come, why_incomplete, why_not_selectable, why_not_withheld
 
 
 @dataclass(frozen=True)
@@ -27,97 +28,143 @@ class TableStopped:
     error: CdcError
 
 
+@dataclass(frozen=True)
+class TablesAtSource:
+    """What the source shows of the tables that are to be followed. ``existing`` and ``published``: by their names
+    there; ``facts``: by those of the lake's tables, for all that are looked at closely."""
+
+    connection: Connection
+    pipeline: Pipeline
+    publication: Publication | None
+    existing: Mapping[QualifiedName, SourceTable]
+    published: Mapping[QualifiedName, PublishedTable]
+    facts: Mapping[QualifiedName, RelationFacts]
+    twice: Collection[QualifiedName]
+    thorough: bool
+
+    @classmethod
+    def of(
+        cls,
+        connection: Connection,
+        pipeline: Pipeline,
+        names: Sequence[QualifiedName],
+        known: Collection[QualifiedName] = (),
+        *,
+        thorough: bool = False,
+    ) -> TablesAtSource:
+        """``names``: of the lake's tables. Those that are ``known`` have been followed until now: faults of their keys
+        or types show when changes are applied. ``thorough``: for the doctor, who looks before others do, and may wait
+        for locks of tables."""
+        source, relations = pipeline.source, pipeline.relations(names)
+        publication = find_publications(connection, source.publications) if source.has_publications else None
+        existing = source_tables(connection, relations)
+        published = (
+            published_tables(connection, source.publications, relations, for_reading=thorough)
+            if publication is not None
+            else {}
+        )
+        sent = published if source.has_publications else existing
+        keys = pipeline.declared_keys
+        configured = {
+            *pipeline.column_selections,
+            *keys,
+            *(pipeline.masks if pipeline.patterns is not None else ()),
+            *(table.relation for table in pipeline.tables or () if table.options != NO_OPTIONS),
+        }
+        checked = {relation for relation in relations if relation not in sent or relation in configured}
+        entering = [name for name in names if name not in known or pipeline.relation(name) in checked]
+        facts = relation_facts(connection, names=pipeline.relations(entering), keys=keys) if entering else ()
+        by_name = pipeline.by_name(entering, {fact.name: fact for fact in facts})
+        twice = tables_named_twice(connection, pipeline, names)
+        return cls(connection, pipeline, publication, existing, published, by_name, twice, thorough)
+
+    @property
+    def is_altered(self) -> bool:
+        """Whether the publication is ours, and sync brings it in step."""
+        return self.pipeline.alters_publication and (self.publication is None or self.publication.ours)
+
+    def columns(self, table: Table) -> tuple[str, ...]:
+        """Those that are sent, once our publication is in step."""
+        selection = self.pipeline.column_selections.get(table.relation)
+        sent = None if self.is_altered else self.published.get(table.relation)
+        return columns_that_come(self.facts[table.name], sent, selection)
+
+    def faults(self, table: Table) -> Iterator[CdcError]:
+        """Every reason why the lake's table cannot be followed."""
+        name, source = table.relation, self.pipeline.source
+        if table.name in self.twice:
+            yield named_twice(table)
+        if name not in self.existing:
+            yield no_table(self.connection, name)
+            return
+        if fault := self.existing[name].fault:
+            yield fault
+        if self.publication is not None and not self.is_altered and (error := why_not_sent(self.publication, name)):
+            yield error
+        if self._may_not_join(name):
+            yield PreconditionError(
+                f"{name} cannot join publication {source.publications[0]}: role {self.connection.info.user} does not"
+                " own it",
+                hint=f"ALTER TABLE {name} OWNER TO ..., or leave it out: exclude: ['{name}']",
+            )
+        sent = self.published.get(name)
+        if sent is not None and sent.error is not None:
+            yield sent.error
+        if table.name in self.facts:
+            yield from self._faults_of_columns(table, sent)
+
+    def _may_not_join(self, name: QualifiedName) -> bool:
+        """One such table would hold up all that a pattern matches. One that is named by itself stops the statement."""
+        named = self.thorough and self.publication is not None
+        matters = self.pipeline.patterns is not None or named
+        return matters and self.is_altered and name not in self.published and not self.existing[name].owns
+
+    def _faults_of_columns(self, table: Table, sent: PublishedTable | None) -> Iterator[CdcError]:
+        facts, pipeline, name = self.facts[table.name], self.pipeline, table.relation
+        # the mask of a table that is named by itself was checked before
+        mask = pipeline.masks.get(name) if self.thorough or pipeline.patterns is not None else None
+        if mask is not None and (misfit := why_mask_does_not_fit(facts, mask)):
+            yield misfit
+        if selection := pipeline.column_selections.get(name):
+            errors = [why_not_selectable(facts, selection, self.connection.info.server_version)]
+            if errors == [None] and sent is not None and not self.is_altered:
+                withheld = why_not_withheld(selection, facts, sent) if self.thorough else None
+                errors = [why_incomplete(selection, name, sent.columns), withheld]
+            found = [error for error in errors if error is not None]
+            yield from found
+            if found:
+                return
+        yield from table_faults(
+            facts,
+            binary=pipeline.source.binary,
+            sent=self.columns(table),
+            published=sent is not None,
+            form=table.form,
+            key=pipeline.declared_keys.get(name, ()),
+            options=table.options,
+        )
+
+
 def stopped_tables(
     connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], known: Collection[QualifiedName]
 ) -> tuple[TableStopped, ...]:
     """The lake's tables of ``names`` that cannot be followed, each with the reason; the others are not affected.
 
-    ``known`` tables have been followed until now: faults of their keys or types show when changes are applied. Other
-    tables are checked before they enter the publication: the source itself would refuse every UPDATE and DELETE of a
-    published table without a key.
+    Tables that are not ``known`` yet are checked before they enter the publication: the source itself would refuse
+    every UPDATE and DELETE of a published table without a key.
     """
-    source, relations = pipeline.source, pipeline.relations(names)
-    publication = find_publications(connection, source.publications) if source.has_publications else None
-    source_tables, selections = tables_there(connection, relations), pipeline.column_selections
-    published = (
-        published_tables(connection, source.publications, relations, for_reading=False)
-        if publication is not None
-        else {}
-    )
-    coming = published if source.has_publications else source_tables
-    keys = pipeline.declared_keys
-    masks = pipeline.masks if pipeline.patterns is not None else {}  # a table's own entry was checked before
-    configured = {
-        *selections,
-        *keys,
-        *masks,
-        *(table.relation for table in pipeline.tables or () if table.options != NO_OPTIONS),
-    }
-    checked = {relation for relation in relations if relation not in coming or relation in configured}
-    entering = [name for name in names if name not in known or pipeline.relation(name) in checked]
-    all_facts = relation_facts(connection, names=pipeline.relations(entering), keys=keys) if entering else ()
-    facts = pipeline.by_name(entering, {fact.name: fact for fact in all_facts})
-    altered = pipeline.alters_publication and (publication is None or publication.ours)
-    foreign = (
-        _foreign(connection, [relation for relation in relations if relation not in published])
-        if altered and pipeline.patterns
-        else ()
-    )
-    twice = tables_named_twice(connection, pipeline, names)
-
-    def why_not(table: Table) -> CdcError | None:
-        name = table.relation
-        if table.name in twice:
-            return named_twice(table)
-        if name not in source_tables:
-            return no_table(connection, name)
-        if fault := source_tables[name].fault:
-            return fault.error
-        if publication is not None and not altered and (error := why_not_sent(publication, name)):
-            return error
-        if name in foreign:
-            return PreconditionError(
-                f"{name} cannot join publication {source.publications[0]}: role {connection.info.user} does not own it",
-                hint=f"ALTER TABLE {name} OWNER TO ..., or leave it out: exclude: ['{name}']",
-            )
-        sent, selection = published.get(name), selections.get(name)
-        if sent is not None and sent.error is not None:
-            return sent.error
-        if (of_table := facts.get(table.name)) is None:
-            return None
-        if name in masks and (misfit := why_mask_does_not_fit(of_table, masks[name])):
-            return misfit
-        if selection and (refused := why_not_selectable(of_table, selection, connection.info.server_version)):
-            return refused
-        if selection and sent and not altered and (error := why_incomplete(selection, name, sent.columns)):
-            return error
-        columns = columns_that_come(of_table, None if altered else sent, selection)
-        faults = table_faults(
-            of_table,
-            binary=source.binary,
-            sent=columns,
-            published=sent is not None,
-            form=table.form,
-            key=keys.get(name, ()),
-            options=table.options,
-        )
-        return next((fault.error for fault in faults), None)
-
-    return tuple(TableStopped(name, error) for name in names if (error := why_not(pipeline.table(name))))
+    at_source = TablesAtSource.of(connection, pipeline, names, known)
+    firsts = ((name, next(at_source.faults(pipeline.table(name)), None)) for name in names)
+    return tuple(TableStopped(name, error) for name, error in firsts if error is not None)
 
 
 def tables_named_twice(
     connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]
-) -> Mapping[QualifiedName, TableThere]:
+) -> Mapping[QualifiedName, SourceTable]:
     """Those of ``names`` that a source table has which a pattern matches, too: that table is not replicated."""
     patterns = pipeline.patterns
     further = [name for name in names if pipeline.table(name).shows and patterns is not None and patterns.follows(name)]
-    return tables_there(connection, further) if further else {}
-
-
-def _foreign(connection: Connection, names: Sequence[QualifiedName]) -> frozenset[QualifiedName]:
-    """The tables that a role may not add to a publication. One of them would hold up all that a pattern matches."""
-    return frozenset(table.name for table in table_privileges(connection, names) if not table.owns)
+    return source_tables(connection, further) if further else {}
 
 
 def none_can_go_on(stopped: Sequence[TableStopped]) -> CdcError:
@@ -139,4 +186,4 @@ def require_readable(connection: Connection, source: Source, names: tuple[Qualif
     for facts in relation_facts(connection, names=names):
         sent = published.get(facts.name)
         if fault := binary_fault(sent.sent_of(facts) if sent is not None else facts):
-            raise fault.error
+            raise fault

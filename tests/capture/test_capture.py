@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
-from spark_jobs.capture.capture import advance, capture, capture_session, capture_windows, land_window
+from spark_jobs.capture.capture import advance, capture, capture_windows, land_window
+from spark_jobs.capture.session import capture_session
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.capture.capture import capture, capture_session, capture_windows
+from spark_jobs.capture.capture import capture, capture_windows
 from spark_jobs.capture.halves import worth_halving
+from spark_jobs.capture.session import capture_session
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline

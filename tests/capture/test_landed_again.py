@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.capture.capture import capture, capture_session, land_window
+from spark_jobs.capture.capture import capture, land_window
+from spark_jobs.capture.session import capture_session
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window

@@ -11,7 +11,8 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.capture import transaction_spool
-from spark_jobs.capture.capture import capture, capture_session, land_window
+from spark_jobs.capture.capture import capture, land_window
+from spark_jobs.capture.session import capture_session
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.capture.windows import plan_windows
 from spark_jobs.change_log.log import ChangeLog
@@ -285,8 +286,6 @@ def test_a_window_that_was_landed_under_another_mask_is_recognised(database: Dat
         of_now = masked(*mask)
         with capture_session(masked("email") if not number else of_now) as session:
             end = session.checkpoint.window.hi
-            (window, *_) = plan_windows(
-                end, session.slot.confirmed_flush_lsn, flushed_lsn(session.control), pipeline.windows
-            )
+            (window, *_) = plan_windows(end, session.slot.lsn, flushed_lsn(session.control), pipeline.windows)
             land_window(session, session.checkpoint.ordinal + 1, window, on_batch=lambda _: None)
     assert capture(pipeline).caught_up

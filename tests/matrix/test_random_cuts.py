@@ -134,7 +134,7 @@ def _worked(server: PostgresServer) -> Iterator[Worked]:
         with connected(SecretStr(database.dsn)) as control:
             ensure_publication(control, name, NAMES)
             for plugin in ("pgoutput", "test_decoding"):
-                lo = create_slot(control, f"{name}_{plugin}", plugin=plugin)
+                lo = create_slot(control, f"{name}_{plugin}", plugin=plugin).lsn
             with workload(database, SEED) as work:
                 work.run(220)
                 assert {

@@ -6,8 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.errors import PreconditionError
-from spark_jobs.postgres.catalogue import facts_by_name, relation_facts
+from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from tests.fixtures.servers import Database
@@ -34,10 +35,10 @@ def test_keys_identities_and_missing_values(every_database: Database) -> None:
         *(QualifiedName("public", n) for n in ("deferred", "whole", "indexed")),
     ]
     with connected(SecretStr(every_database.dsn)) as connection:
-        facts = {fact.relname: fact for fact in facts_by_name(connection, names)}
+        facts = {fact.relname: fact for fact in relation_facts(connection, names=names)}
         by_relid = relation_facts(connection, relids=[fact.relid for fact in facts.values()])
         with pytest.raises(PreconditionError, match=r"no table public\.nothing"):
-            facts_by_name(connection, [QualifiedName("public", "nothing")])
+            require_tables(connection, [QualifiedName("public", "nothing")])
     assert set(by_relid) == set(facts.values())
     two_keys = facts["two keys"]
     assert (two_keys.primary_key, two_keys.replica_identity) == (("a", "B"), ("a", "B"))

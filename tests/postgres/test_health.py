@@ -19,7 +19,7 @@ def test_health_of_a_slot_that_lags(every_database: Database) -> None:
     with connected(SecretStr(every_database.dsn)) as connection:
         with pytest.raises(SlotError, match="there is no slot nothing"):
             slot_health(connection, "nothing")
-        start = create_slot(connection, every_database.name, plugin="pgoutput")
+        start = create_slot(connection, every_database.name, plugin="pgoutput").lsn
         every_database.execute("CREATE TABLE t AS SELECT generate_series(1, 10000)")
         health = slot_health(connection, every_database.name)
         assert health.confirmed_flush_lsn == start

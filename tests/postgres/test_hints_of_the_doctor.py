@@ -66,7 +66,7 @@ def checks(pipeline: Pipeline) -> list[Check]:
         ((_PUBLISHED, f"ALTER TABLE {ITEMS} ENABLE ROW LEVEL SECURITY"), {}, "row security hides rows"),
         ((f"ALTER TABLE {ITEMS} OWNER TO {{role}}",), {}, "may not create in this database"),
         ((), {}, "does not own"),
-        (("CREATE PUBLICATION {database}",), {}, "not sent by publication"),
+        (("CREATE PUBLICATION {database}",), {}, "does not publish"),
         (("CREATE PUBLICATION {database}", _KEYLESS), {}, "has no usable key"),
         ((_PUBLISHED, _KEYLESS), {"key": ("Id", "a b")}, "does not send whole rows"),
         (
@@ -86,9 +86,9 @@ def checks(pipeline: Pipeline) -> list[Check]:
         ((_PUBLISHED, f'ALTER TABLE {ITEMS} ADD "_metadata" int'), {}, "names Delta Lake uses itself"),
         ((), {"columns": ColumnSelection(include=("Id", "user"))}, "does not own"),
         (_READABLE, {}, "does not own"),
-        ((*_READABLE, _PUBLISHED), {}, "not sent by publication"),
-        ((*_READABLE, "CREATE PUBLICATION {database} FOR ALL TABLES"), {}, "not sent by publication"),
-        ((*_READABLE, "CREATE PUBLICATION {database}"), {}, "not sent by publication"),
+        ((*_READABLE, _PUBLISHED), {}, "does not publish"),
+        ((*_READABLE, "CREATE PUBLICATION {database} FOR ALL TABLES"), {}, "does not publish"),
+        ((*_READABLE, "CREATE PUBLICATION {database}"), {}, "does not publish"),
         ((*_READABLE, "CREATE PUBLICATION {database}", _KEYLESS), {}, "has no key that each of its partitions sends"),
         (
             (*_READABLE, _BY_ROOT, _FULL, f"ALTER TABLE {_LEAF} REPLICA IDENTITY FULL"),

@@ -12,12 +12,12 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from spark_jobs.postgres.catalogue import relation_facts, tables_there
+from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.fingerprints import Watched, fingerprint_words
-from spark_jobs.postgres.privileges import table_privileges
 from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.published_tables import published_tables
+from spark_jobs.postgres.source_tables import source_tables
 from spark_jobs.postgres.table_sizes import user_tables
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.servers import Database
@@ -61,16 +61,12 @@ def facts(connection: Any, names: list[QualifiedName], publication: str) -> obje
     return relation_facts(connection, names=names)
 
 
-def there(connection: Any, names: list[QualifiedName], publication: str) -> object:
-    return tables_there(connection, names)
+def existing(connection: Any, names: list[QualifiedName], publication: str) -> object:
+    return source_tables(connection, names)
 
 
 def published(connection: Any, names: list[QualifiedName], publication: str) -> object:
     return published_tables(connection, (publication,), names)
-
-
-def privileges(connection: Any, names: list[QualifiedName], publication: str) -> object:
-    return table_privileges(connection, names)
 
 
 def test_what_a_publication_sends_costs_the_same_for_each_of_its_tables(database: Database) -> None:
@@ -93,7 +89,7 @@ def test_each_question_costs_the_same_for_each_table(database: Database) -> None
     created = "; ".join(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)" for name in NAMES)
     database.execute(created, "CREATE PUBLICATION many FOR TABLES IN SCHEMA public", "CREATE PUBLICATION listed")
     database.execute(f"ALTER PUBLICATION listed ADD TABLE {', '.join(map(str, NAMES))}")
-    questions: tuple[Callable[..., Any], ...] = (words, facts, there, published, privileges)
+    questions: tuple[Callable[..., Any], ...] = (words, facts, existing, published)
     with psycopg.connect(database.dsn, autocommit=True) as connection:
         for question in questions:
             for publication in ("listed", "many"):

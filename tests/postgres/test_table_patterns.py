@@ -14,7 +14,8 @@ import yaml
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.apply import apply
-from spark_jobs.capture.capture import capture, capture_session, land_window
+from spark_jobs.capture.capture import capture, land_window
+from spark_jobs.capture.session import capture_session
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.errors import ConfigurationError, DecodeError, PreconditionError, SourceUnreachableError

@@ -35,7 +35,7 @@ def keyless(relreplident: str, leaves: Leaves = ()) -> RelationFacts:
 )
 def test_without_a_key(identity: str, leaves: Leaves, published: bool, fault: str | None) -> None:
     faults = table_faults(keyless(identity, leaves), binary=False, sent=SENT, published=published, form=MIRROR)
-    assert [found.what for found in faults] == ([] if fault is None else [fault])
+    assert [found.what for found in faults] == ([] if fault is None else [f"table public.t {fault}"])
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_without_a_key(identity: str, leaves: Leaves, published: bool, fault: st
 )
 def test_a_declared_key(facts: RelationFacts, key: tuple[str, ...], fault: str | None) -> None:
     faults = table_faults(facts, binary=False, sent=SENT, published=True, form=MIRROR, key=key)
-    assert [found.what for found in faults] == ([] if fault is None else [fault])
+    assert [found.what for found in faults] == ([] if fault is None else [f"table public.t {fault}"])
 
 
 def test_a_declared_key_makes_a_mode_that_needs_one_possible() -> None:
@@ -66,7 +66,7 @@ def test_a_declared_key_makes_a_mode_that_needs_one_possible() -> None:
         ]
         for facts in (without, declared)
     }
-    assert faults == {without: ["has no key, and mode history keeps rows by their key"], declared: []}
+    assert faults == {without: ["table public.t has no key, and mode history keeps rows by their key"], declared: []}
 
 
 def options(**types: str) -> ColumnOptions:
@@ -92,4 +92,4 @@ def options(**types: str) -> ColumnOptions:
 )
 def test_what_is_said_of_columns(said: ColumnOptions, fault: str | None) -> None:
     faults = table_faults(FACTS, binary=False, sent=SENT, published=True, form=MIRROR, options=said)
-    assert [found.what for found in faults] == ([] if fault is None else [fault])
+    assert [found.what for found in faults] == ([] if fault is None else [f"table public.t {fault}"])

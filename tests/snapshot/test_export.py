@@ -202,7 +202,7 @@ def _on_both_ways(
     )
     source = pipeline_of(database, tmp_path, publication="p").source
     with connected(source.dsn) as control, bulk_connection(conninfo(source.dsn)) as bulk:
-        start = create_slot(control, source.slot, plugin="pgoutput")
+        start = create_slot(control, source.slot, plugin="pgoutput").lsn
         database.execute(f"INSERT INTO t VALUES (1, {', '.join(value for _, value in values)})")
         window = Window(start, flushed_lsn(control))
         options = plugin_options(source, database.server.version * 10_000)

@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 
 from spark_jobs.apply import apply_regions
 from spark_jobs.capture import chapter
-from spark_jobs.capture.capture import capture, capture_session, land_window
+from spark_jobs.capture.capture import capture, land_window
+from spark_jobs.capture.session import capture_session
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn

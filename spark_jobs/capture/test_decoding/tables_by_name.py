@@ -12,6 +12,7 @@ from spark_jobs.logicalrep.test_decoding.lines import TableName
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.partition_tree import partition_tree_sql
+from spark_jobs.postgres.source_tables import source_tables
 from spark_jobs.qualified_name import QualifiedName
 
 # tables with the most partitions first: below a followed partition of a followed table, the upper one counts
@@ -21,10 +22,6 @@ SELECT t.root::bigint, jsonb_agg(jsonb_build_array(n.nspname, c.relname))
 FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE t.member <> t.root GROUP BY t.root ORDER BY count(*) DESC
 """  # noqa: S608  # a constant
-_EXISTS = """
-SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
-"""
 
 
 def line_tables(connection: Connection, names: Sequence[QualifiedName]) -> LineTables:
@@ -43,8 +40,7 @@ def line_tables(connection: Connection, names: Sequence[QualifiedName]) -> LineT
             partition_names.setdefault((nspname, relname), by_relid[relid])
 
     def is_gone(name: TableName) -> bool:
-        with source_errors("the catalogue could not be read"):
-            return not connection.execute(_EXISTS, list(name)).fetchall()
+        return not source_tables(connection, [QualifiedName(*name)])
 
     return LineTables(by_name | partition_names, tuple(relid for relid, _ in partitioned), is_gone)
 
