@@ -63,8 +63,8 @@ class ChangesSource(DataSource):
 
     @cached_property
     def _columns(self) -> ShownColumns:
-        """Without an end, those of the log's end. A stream that goes on may have begun before what is left of the log,
-        so that is not asked here."""
+        """Without an end, those of the log's end. A stream that continues may have begun before the oldest window that
+        the log still has, so its beginning is not looked up."""
         request = _Asked.of(self.options)
         plan, _, hi = plan_of(request.table, None if request.to is None else request.from_, request.to)
         return ShownColumns(plan.shape, plan.mask, hi)

@@ -48,10 +48,6 @@ class Observation:
         confirmed = self.health.confirmed_flush_lsn or self.landed_end
         return plan_windows(self.landed_end, confirmed, self.health.flushed_lsn, self.pipeline.windows)
 
-    def metadata(self) -> Mapping[str, dg.MetadataValue]:
-        """Numbers for the plots; ``lag_bytes`` is WAL that is not landed yet."""
-        return health_metadata(self.health, self.lag)
-
 
 def observe(pipeline: Pipeline) -> Observation | None:
     """Look once, with one statement and without Spark. Returns None if there is no change log yet.

@@ -1,7 +1,7 @@
 """Names for the lake's tables in a catalogue that Spark knows: Hive's metastore, Unity's, or another one.
 
 A name points to the folder of a Delta table, without columns of its own: they are those of Delta's log, so DDL of the
-source needs no statement here. Spark is not started for it: a table gets its name from the first session that is there.
+source needs no statement here. Spark is not started for it: the first session that a run starts gives a table its name.
 https://spark.apache.org/docs/latest/sql-ref-syntax-ddl-create-table-datasource.html
 """
 

@@ -13,16 +13,18 @@ import dagster as dg
 from cdc_assets.blueprint import SCHEMA_CHECK, SLOT_HEALTH_CHECK, UNREPRESENTABLE_CHECK, WATERMARK_CHECK, Blueprint
 from cdc_assets.failures import description_of, failures, for_dagster
 from cdc_assets.partitions import well_formed
-from cdc_assets.slot_observation import Observation, health_metadata, landed_chapters, observed_health
+from cdc_assets.slot_observation import health_metadata, landed_chapters, observed_health
 from cdc_assets.stopped_tables import StoppedTables
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Lake
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
     from spark_jobs.capture.lag import Lag
+    from spark_jobs.lake.table_state import TableState
     from spark_jobs.postgres.health import SlotHealth
+    from spark_jobs.tables.ledger import Ledger
 
 
 def slot_health_check(blueprint: Blueprint) -> dg.AssetChecksDefinition:
@@ -37,9 +39,10 @@ def slot_health_check(blueprint: Blueprint) -> dg.AssetChecksDefinition:
     def slot_health(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
         with failures(blueprint.remedies):
             health, lag = observed_health(blueprint.pipeline)
-        passed, severity, text = judged(blueprint, health, lag, stopped_now(context.instance, blueprint))
-        metadata = health_metadata(health, lag)
-        return dg.AssetCheckResult(passed=passed, severity=severity, description=text, metadata=metadata)
+        found = health_evaluation(blueprint, health, lag, stopped_now(context.instance, blueprint))
+        return dg.AssetCheckResult(
+            passed=found.passed, severity=found.severity, description=found.description, metadata=found.metadata
+        )
 
     return slot_health
 
@@ -52,33 +55,23 @@ def stopped_now(instance: dg.DagsterInstance, blueprint: Blueprint) -> StoppedTa
     return stopped.followed(blueprint.followed_keys.keys())
 
 
-def judged(
+def health_evaluation(
     blueprint: Blueprint, health: SlotHealth, lag: Lag | None, stopped: StoppedTables
-) -> tuple[bool, dg.AssetCheckSeverity, str]:
-    """Whether the slot is healthy and no table is stopped, the severity if not, and one line that says why."""
+) -> dg.AssetCheckEvaluation:
+    """Whether the slot is healthy and no table is stopped, the severity if not, and one line that says why; as an event
+    of the sensor."""
     from spark_jobs.capture.slot_findings import slot_findings
 
     findings = slot_findings(health, lag, blueprint.pipeline.health)
     texts = [*(for_dagster(finding.text, blueprint.remedies) for finding in findings), *map(str, stopped.tables)]
-    if not texts:
-        return True, dg.AssetCheckSeverity.WARN, f"slot {health.slot_name}: WAL {health.wal_status}"
     is_error = bool(findings) and findings[0].severity == "error"
-    worst = dg.AssetCheckSeverity.ERROR if is_error else dg.AssetCheckSeverity.WARN
-    return False, worst, "; ".join(texts)
-
-
-def health_evaluation(
-    blueprint: Blueprint, observation: Observation, stopped: StoppedTables
-) -> dg.AssetCheckEvaluation:
-    """The same result as an event of the sensor."""
-    passed, severity, text = judged(blueprint, observation.health, observation.lag, stopped)
     return dg.AssetCheckEvaluation(
         asset_key=blueprint.change_log_key,
         check_name=SLOT_HEALTH_CHECK,
-        passed=passed,
-        severity=severity,
-        description=text,
-        metadata=observation.metadata(),
+        passed=not texts,
+        severity=dg.AssetCheckSeverity.ERROR if is_error else dg.AssetCheckSeverity.WARN,
+        description="; ".join(texts) or f"slot {health.slot_name}: WAL {health.wal_status}",
+        metadata=health_metadata(health, lag),
     )
 
 
@@ -122,12 +115,8 @@ def schema_result(
     )
 
 
-def unrepresentable_result(pipeline: Pipeline, name: QualifiedName, table: dg.AssetKey) -> dg.AssetCheckResult:
-    """Read from the table's newest commit. Records may hold personal data, so only the columns are named here."""
-    from spark_jobs.tables.ledger import Ledger
-
-    ledger = Ledger.of(pipeline.lake)
-    state = None if ledger is None else ledger.state_of(name)
+def unrepresentable_result(lake: Lake, state: TableState | None, table: dg.AssetKey) -> dg.AssetCheckResult:
+    """``state``: None without a snapshot. Records may hold personal data, so only the columns are named."""
     values = None if state is None or not state.unrepresentable else state.unrepresentable
     return dg.AssetCheckResult(
         asset_key=table,
@@ -135,33 +124,30 @@ def unrepresentable_result(pipeline: Pipeline, name: QualifiedName, table: dg.As
         passed=values is None,
         severity=dg.AssetCheckSeverity.WARN,
         description="every value fits" if values is None else values.words,
-        metadata={} if values is None else {**values.counts, "records": pipeline.lake.unrepresentable},
+        metadata={} if values is None else {**values.counts, "records": lake.unrepresentable},
     )
 
 
-def watermark(pipeline: Pipeline, table: QualifiedName, upto: Lsn) -> tuple[int, int, int]:
-    """Read from the lake: the ordinal of the window that the table shows, that of the last window that begins before
-    ``upto``, and the number of the table's changes between the two; -1 if the table has no snapshot in this chapter.
+def watermark_result(
+    ledger: Ledger | None, state: TableState | None, relation: QualifiedName, table: dg.AssetKey, upto: Lsn
+) -> dg.AssetCheckResult:
+    """Whether the table, in this ``state``, lacks changes of ``relation`` in windows that begin before ``upto``; all
+    numbers are -1 for a table without a snapshot in this chapter. ``ledger`` is None without a change log.
 
     A table without changes keeps its old watermark, since such windows make no commit.
     """
     from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
-    from spark_jobs.tables.ledger import Ledger
 
-    ledger = Ledger.of(pipeline.lake)
-    if ledger is None:
-        return -1, -1, -1
-    state, chapter = ledger.state_of(table), ledger.identity.chapter
-    if state is not None and is_of_earlier_chapter(state, chapter):
-        state = None  # it has no snapshot in this chapter, and LSNs of another one cannot be compared
-    shown, relation = -1 if state is None else state.ordinal, pipeline.relation(table)
-    between = [marker for marker in ledger.log.markers(max(shown, chapter - 1)) if marker.window.lo < upto]
-    changes = sum(each.changes.total for marker in between for each in marker.relations if each.name == relation)
-    return shown, between[-1].ordinal if between else shown, changes if state is not None else -1
-
-
-def watermark_result(table: dg.AssetKey, shown: int, last: int, changes: int) -> dg.AssetCheckResult:
-    """``shown``, ``last`` and ``changes``: see ``watermark``."""
+    shown = last = changes = -1
+    if ledger is not None:
+        chapter = ledger.identity.chapter
+        # LSNs of another chapter cannot be compared
+        has_snapshot = state is not None and not is_of_earlier_chapter(state, chapter)
+        shown = state.ordinal if state is not None and has_snapshot else -1
+        between = [marker for marker in ledger.log.markers(max(shown, chapter - 1)) if marker.window.lo < upto]
+        last = between[-1].ordinal if between else shown
+        counts = (each for marker in between for each in marker.relations if each.name == relation)
+        changes = sum(each.changes.total for each in counts) if has_snapshot else -1
     return dg.AssetCheckResult(
         asset_key=table,
         check_name=WATERMARK_CHECK,
@@ -173,15 +159,22 @@ def watermark_result(table: dg.AssetKey, shown: int, last: int, changes: int) ->
 
 def watermark_checks(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterator[dg.AssetCheckResult]:
     """The selected checks, without a run of windows: what was marked before must be in the tables."""
-    chapters = landed_chapters(blueprint.pipeline)
+    from spark_jobs.tables.ledger import Ledger
+
+    pipeline, selected = blueprint.pipeline, context.selected_asset_check_keys
+    chapters, ledger = landed_chapters(pipeline), Ledger.of(pipeline.lake)
     for table, spec in blueprint.table_specs.items():
-        if dg.AssetCheckKey(spec.key, UNREPRESENTABLE_CHECK) in context.selected_asset_check_keys:
-            with failures(blueprint.remedies):
-                yield unrepresentable_result(blueprint.pipeline, table, spec.key)
-        if dg.AssetCheckKey(spec.key, WATERMARK_CHECK) in context.selected_asset_check_keys:
+        names = [name for name in _DESCRIPTIONS if dg.AssetCheckKey(spec.key, name) in selected]
+        if not names:
+            continue
+        with failures(blueprint.remedies):
+            state = None if ledger is None else ledger.state_of(table)
+        if UNREPRESENTABLE_CHECK in names:
+            yield unrepresentable_result(pipeline.lake, state, spec.key)
+        if WATERMARK_CHECK in names:
             marked = well_formed(context.instance.get_materialized_partitions(spec.key))
             present = [window for window in marked if chapters is not None and chapters.present.holds(window)]
             upto = max((window.hi for window in present), default=Lsn(0))
             with failures(blueprint.remedies):
-                result = watermark_result(spec.key, *watermark(blueprint.pipeline, table, upto))
+                result = watermark_result(ledger, state, pipeline.relation(table), spec.key, upto)
             yield result

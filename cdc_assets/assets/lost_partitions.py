@@ -12,7 +12,7 @@ from spark_jobs.change_log.chapters import Chapters
 def remove_lost_partitions(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, blueprint: Blueprint, chapters: Chapters
 ) -> None:
-    """Remove them, and say so: in the run's log, and in an observation of the change log, which stays.
+    """Remove them, and say so: in the run's log, and in an observation of the change log, which outlives them.
 
     Left in place they would be shown as missing for ever, and every backfill of what is missing would fail for them. No
     range is planned across a break, so removing a partition between two others changes no range.

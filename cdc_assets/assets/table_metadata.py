@@ -12,7 +12,7 @@ import dagster as dg
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.partitions import markers_in
 from spark_jobs.change_counts import NO_CHANGES
-from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Window
@@ -148,14 +148,6 @@ def known_table_metadata(instance: dg.DagsterInstance, asset: dg.AssetKey, versi
     if last is None or version is None or _VERSION not in last.metadata or last.metadata[_VERSION].value != version:
         return {}
     return {name: value for name, value in last.metadata.items() if name in _OF_THE_TABLE}
-
-
-def table_version(pipeline: Pipeline, table: QualifiedName, identity: SlotIdentity) -> int | None:
-    """The Delta table's present version, without Spark. Raises LakeError."""
-    from spark_jobs.lake.table_state import table_state
-
-    state = table_state(pipeline.lake, table, *identity.stream)
-    return None if state is None else state.version
 
 
 def source_tables(

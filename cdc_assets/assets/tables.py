@@ -18,7 +18,6 @@ from cdc_assets.assets.checks import (
     schema_result,
     table_checks,
     unrepresentable_result,
-    watermark,
     watermark_checks,
     watermark_result,
 )
@@ -30,7 +29,6 @@ from cdc_assets.assets.table_metadata import (
     known_table_metadata,
     source_tables,
     table_metadata,
-    table_version,
     window_metadata,
 )
 from cdc_assets.assets.window_events import (
@@ -300,6 +298,9 @@ def _stopped_events(
 ) -> Iterator[dg.AssetCheckResult]:
     """Why a table is stopped, where one looks for it: the step's failure is on the run's page only, and the table's
     check would go on showing what an earlier run found."""
+    from spark_jobs.tables.ledger import Ledger
+
+    lake = run.blueprint.pipeline.lake
     keys = {
         **{str(table): key for table, key in run.tables.items()},
         **({MESSAGES: run.messages} if run.messages else {}),
@@ -310,7 +311,8 @@ def _stopped_events(
         yield from _shown_at(context, keys[name], text, dg.AssetCheckSeverity.ERROR)
         if dg.AssetCheckKey(keys[name], UNREPRESENTABLE_CHECK) in check_keys:
             with failures(run.blueprint.remedies):
-                yield unrepresentable_result(run.blueprint.pipeline, QualifiedName.parse(name), keys[name])
+                state = Ledger.required(lake).state_of(QualifiedName.parse(name))
+            yield unrepresentable_result(lake, state, keys[name])
         if dg.AssetCheckKey(keys[name], SCHEMA_CHECK) in check_keys:
             # evaluated in any case: Dagster shows as failed what a failed step has left out
             changed = text if isinstance(error, RefusedChangeError) else ""
@@ -346,13 +348,16 @@ def _table_events(
     in_source: SourceTable | None,
     seconds: float,
 ) -> dg.MaterializeResult[Any]:
-    """The events of one table: the numbers of each window, the table after the run, and its check."""
+    """The events of one table: the numbers of each window, the table after the run, and its checks."""
+    from spark_jobs.tables.ledger import Ledger
+
     pipeline, key, upto = run.blueprint.pipeline, run.tables[outcome.name], run.windows[-1].hi
     with failures(run.blueprint.remedies):
-        version = table_version(pipeline, outcome.name, markers[-1].identity)
-        shown = watermark(pipeline, outcome.name, upto)
-        replaced = unrepresentable_result(pipeline, outcome.name, key)
-    checks = [watermark_result(key, *shown), schema_result(key, _changed_by_ddl(outcome, begun)), replaced]
+        ledger = Ledger.required(pipeline.lake)
+        state = ledger.state_of(outcome.name)
+        watermark = watermark_result(ledger, state, pipeline.relation(outcome.name), key, upto)
+    replaced, version = unrepresentable_result(pipeline.lake, state, key), None if state is None else state.version
+    checks = [watermark, schema_result(key, _changed_by_ddl(outcome, begun)), replaced]
     table = known_table_metadata(context.instance, key, version)
     if not table:  # otherwise the table has not changed, and need not be opened
         spark = run.blueprint.spark_of(context)

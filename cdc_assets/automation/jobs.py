@@ -28,7 +28,6 @@ _SUNDAYS_AT_THREE = "0 3 * * 0"
 
 
 def sync_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
-    """Capture a range of windows and apply it to every table."""
     assets = dg.AssetSelection.assets(
         blueprint.change_log_key,
         *(spec.key for spec in blueprint.table_specs.values()),
@@ -43,7 +42,6 @@ def sync_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
 
 
 def snapshot_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
-    """Re-create every table from a snapshot at one LSN."""
     return _job(
         blueprint.snapshot_job,
         dg.AssetSelection.assets(*(blueprint.snapshot_key(table) for table in blueprint.table_specs)),
@@ -73,8 +71,6 @@ def verify_job(blueprint: Blueprint) -> dg.UnresolvedAssetJobDefinition:
 
 
 def maintenance_schedule(blueprint: Blueprint, maintenance: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
-    """Once a day."""
-
     @dg.schedule(
         name=blueprint.maintenance_job,
         job=maintenance,
@@ -90,7 +86,6 @@ def maintenance_schedule(blueprint: Blueprint, maintenance: dg.UnresolvedAssetJo
 
 
 def verify_schedule(blueprint: Blueprint, verify: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
-    """Once a week, at night."""
     return dg.ScheduleDefinition(
         name=blueprint.verify_job,
         job=verify,

@@ -150,7 +150,7 @@ def last_runs(instance: dg.DagsterInstance, blueprint: Blueprint, *, since: date
     # a run started by hand fails for reasons of its own, and maintenance does too
     jobs = (blueprint.sync_job, blueprint.snapshot_job, blueprint.recover_job)
     judged = [record for record in records if record.dagster_run.job_name in jobs]
-    failed = list(takewhile(lambda record: _came_to_nothing(record.dagster_run), judged))
+    failed = list(takewhile(lambda record: _failed_for_all(record.dagster_run), judged))
     # a run that was lost has no end time
     ended = (judged[0].end_time or judged[0].update_timestamp.timestamp()) if judged else 0.0
     synced = dg.RunsFilter(tags=tags, job_name=blueprint.sync_job, created_after=since)
@@ -169,7 +169,7 @@ def last_runs(instance: dg.DagsterInstance, blueprint: Blueprint, *, since: date
     )
 
 
-def _came_to_nothing(run: dg.DagsterRun) -> bool:
+def _failed_for_all(run: dg.DagsterRun) -> bool:
     """Whether the run failed for all tables. If only some are stopped, it has advanced the change log and the others;
     then it says so in its tag."""
     return run.status in _FAILED and StoppedTables.of_run(run.tags).by != run.run_id

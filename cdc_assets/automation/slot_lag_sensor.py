@@ -17,7 +17,7 @@ from cdc_assets.automation.run_pool import ensure_pool_limit
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failure_of, for_dagster
 from cdc_assets.partitions import ADD_BATCH
-from cdc_assets.slot_observation import Observation, observe
+from cdc_assets.slot_observation import Observation, health_metadata, observe
 from cdc_assets.stopped_tables import StoppedTables
 from spark_jobs.errors import BreakError, CdcError
 
@@ -109,8 +109,8 @@ def _events(
     if _shown_lately(shown, cursor):
         return [], str(cursor)
     events: list[dg.AssetObservation | dg.AssetCheckEvaluation] = [
-        dg.AssetObservation(blueprint.change_log_key, metadata=observation.metadata()),
-        health_evaluation(blueprint, observation, stopped),
+        dg.AssetObservation(blueprint.change_log_key, metadata=health_metadata(health, observation.lag)),
+        health_evaluation(blueprint, health, observation.lag, stopped),
     ]
     return events, _cursor(shown)
 

@@ -39,7 +39,7 @@ def command(terminal: Terminal, config: Path, lake: bool, yes: bool) -> Outcome:
         _require_somebody_to_ask(terminal)
     plan = plan_drop(pipeline, lake=lake)
     if plan.removals and not terminal.choice.as_json:
-        terminal.announce(Group(_table("to be removed", plan.removals), *_stays(plan)))
+        terminal.announce(Group(_table("to be removed", plan.removals), *_kept(plan)))
     if plan.removals and not yes and not click.confirm("Remove all this?", err=True):
         return Outcome(plan, Text("nothing was removed"), failed=True)
     with terminal.progress() as progress:
@@ -56,9 +56,9 @@ def _require_somebody_to_ask(terminal: Terminal) -> None:
 
 def _display(report: DropReport) -> RenderableType:
     if report.removed:
-        return Group(_table("removed", report.removed), *_stays(report))
+        return Group(_table("removed", report.removed), *_kept(report))
     lake = "" if report.keeps_lake else f", and nothing of this pipeline in {report.lake}"
-    return Group(Text(f"there is nothing to remove: no slot, no publication of ours{lake}"), *_stays(report))
+    return Group(Text(f"there is nothing to remove: no slot, no publication of ours{lake}"), *_kept(report))
 
 
 def _table(heading: str, removals: Sequence[Removal]) -> Table:
@@ -70,7 +70,7 @@ def _table(heading: str, removals: Sequence[Removal]) -> Table:
     return shown
 
 
-def _stays(report: DropPlan | DropReport) -> tuple[Text, ...]:
+def _kept(report: DropPlan | DropReport) -> tuple[Text, ...]:
     lines = [f"kept: {each.name}: {each.why}" for each in report.left[:FEW]]
     if len(report.left) > len(lines):
         lines.append(f"kept: {len(report.left) - len(lines):,} others, which --json lists")

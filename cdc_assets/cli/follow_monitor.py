@@ -82,6 +82,3 @@ class FollowMonitor:
 
     def _age(self) -> float:
         return self._clock() - (self._last[1] if self._last else self._begun)
-
-
-__all__ = ["FollowMonitor"]

@@ -56,6 +56,3 @@ class FreshStatus:
         finally:
             with self._lock:
                 self._last, self._looked_at, self._looking = status, self._clock(), None
-
-
-__all__ = ["FreshStatus"]

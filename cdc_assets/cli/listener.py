@@ -102,6 +102,3 @@ class _Handler(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's signature
         """Nothing: stderr is for the work."""
-
-
-__all__ = ["ListenAddress", "application", "listening"]

@@ -42,7 +42,7 @@ def told_apart(
 
 
 def paragraphs(*parts: RenderableType | None) -> Group:
-    """Those of them that are there, with an empty line between two."""
+    """Those that are not None, with an empty line between two."""
     renderables = [part for part in parts if part is not None]
     return Group(*(line for part in renderables for line in (part, Text())[: 1 if part is renderables[-1] else 2]))
 

@@ -222,7 +222,7 @@ class TableModel(TableDefaultsModel, _NamedModel):
         return {"name": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _masks_what_comes(self) -> TableModel:
+    def _masks_only_what_is_followed(self) -> TableModel:
         columns = self.columns or ColumnsModel.model_construct()
         for name in self.mask:
             if name in columns.exclude or (columns.include and name not in columns.include):

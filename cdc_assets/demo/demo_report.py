@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,57 +79,39 @@ class DemoReport:
         return self.changes / self.sync_seconds if self.sync_seconds else 0.0
 
 
-@dataclass
-class Tally:
-    """The sums over all syncs of one demonstration."""
-
-    snapshot_rows: Counter[QualifiedName] = field(default_factory=Counter)
-    changes: Counter[QualifiedName] = field(default_factory=Counter)
-    read_again: dict[QualifiedName, str] = field(default_factory=dict)
-    partitions: dict[QualifiedName, str] = field(default_factory=dict)
-    columns: dict[QualifiedName, tuple[str, ...]] = field(default_factory=dict)
-    alterations: tuple[str, ...] = ()
-    windows: int = 0
-    seconds: float = 0.0
-
-    def add(self, report: SyncReport, seconds: float) -> None:
-        for error in report.errors:
-            raise error
-        for snapshot in report.snapshots:
-            self.snapshot_rows[snapshot.name] = snapshot.rows
-            if snapshot.reason:
-                self.read_again[snapshot.name] = _why(snapshot)
-        for table in report.tables:
-            self.changes[table.name] += table.changes.total
-            if table.columns:
-                self.columns[table.name] = self.columns.get(table.name, ()) + table.columns
-            if table.partitions:
-                self.partitions[table.name] = f"{table.partitions.reason} ({table.partitions.rows:,} rows)"
-        self.windows += len(report.windows)
-        self.seconds += seconds
-        followed = (f"columns of {table.name}: {'; '.join(table.columns)}" for table in report.tables if table.columns)
-        again = (f"{table.name} was read again: {_why(table)}" for table in report.snapshots if table.reason)
-        parts = (f"of {table.name} only partitions were read again" for table in report.tables if table.partitions)
-        self.alterations = (*self.alterations, *followed, *again, *parts)
+def alterations(report: SyncReport) -> Iterator[str]:
+    """What one sync did about altered tables, a line for each."""
+    for table in report.tables:
+        if table.columns:
+            yield f"columns of {table.name}: {'; '.join(table.columns)}"
+        if table.partitions:
+            yield f"of {table.name} only partitions were read again"
+    yield from (f"{table.name} was read again: {_why(table)}" for table in report.snapshots if table.reason)
 
 
-def table_result(verified: TableVerified, tally: Tally, before: PipelineStatus, after: PipelineStatus) -> TableResult:
-    """``before`` and ``after`` are the statuses around the last sync. Raises CdcError for a table that could not be
-    compared."""
+def table_result(
+    verified: TableVerified, syncs: Sequence[SyncReport], before: PipelineStatus, after: PipelineStatus
+) -> TableResult:
+    """``syncs``: all of the demonstration, the first one with the snapshot. ``before`` and ``after`` are the statuses
+    around the last one. Raises CdcError for a table that could not be compared."""
     if verified.error is not None:
         raise verified.error
     name, counts = verified.name, verified.counts
     columns = dict.fromkeys(column for row in verified.rows for column in row.columns)
+    snapshots = [table for sync in syncs for table in sync.snapshots if table.name == name]
+    applied = [table for sync in syncs[1:] for table in sync.tables if table.name == name]
+    reasons = [_why(snapshot) for snapshot in snapshots if snapshot.reason]
+    partitions = [f"{read.reason} ({read.rows:,} rows)" for table in applied if (read := table.partitions)]
     return TableResult(
         name=name,
         comparison=Comparison(name, counts.source_rows, counts.lake_rows, tuple(columns), verified.verdict == "equal"),
-        snapshot_rows=tally.snapshot_rows[name],
-        changes=tally.changes[name],
+        snapshot_rows=snapshots[-1].rows if snapshots else 0,
+        changes=sum(table.changes.total for table in applied),
         lag_bytes_before=_lag(before, name),
         lag_bytes=_lag(after, name),
-        read_again=tally.read_again.get(name, ""),
-        partitions=tally.partitions.get(name, ""),
-        columns=tally.columns.get(name, ()),
+        read_again=reasons[-1] if reasons else "",
+        partitions=partitions[-1] if partitions else "",
+        columns=tuple(column for table in applied for column in table.columns),
     )
 
 

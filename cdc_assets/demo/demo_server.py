@@ -15,7 +15,7 @@ from cdc_assets.demo.demo_folder import KEPT_SERVER
 from cdc_assets.demo.embedded_postgres import (
     PostgresServer,
     found_running,
-    let_stay,
+    keep_running,
     running_postgres,
     stop,
     wheel_binaries,
@@ -49,7 +49,7 @@ def keep_server(folder: Path, server: PostgresServer, *, running: bool = False) 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / KEPT_SERVER).write_text(str(server.data.parent))
     if running:
-        let_stay(server)
+        keep_running(server)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.demo_folder import DSN_VARIABLE, begin_anew, lake_of, require_own_folder
-from cdc_assets.demo.demo_report import DemoReport, KeptServer, Tally, table_result
+from cdc_assets.demo.demo_report import DemoReport, KeptServer, alterations, table_result
 from cdc_assets.demo.demo_server import keep_server, load_demo, new_server
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.pgbench import running_pgbench
@@ -25,7 +25,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.progress import Progress
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import sync
+from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.verify import verify
 
 if TYPE_CHECKING:
@@ -68,24 +68,23 @@ def demonstrate(
         os.environ[DSN_VARIABLE] = server.dsn()
         pipeline = load_pipeline(configuration)
         session = spark()
-        tally = Tally()
-        snapshot_seconds = _under_load(server, options, pipeline, session, tally, say, progress)
+        syncs = _under_load(server, options, pipeline, session, say, progress)
         before = pipeline_status(pipeline)
         say("load stopped; last sync")
-        _timed_sync(pipeline, session, tally, progress)
+        syncs.append(_synced(pipeline, session, progress))
         after = pipeline_status(pipeline)
         say("comparing source and lake, row by row")
         verified = verify(pipeline, lambda: session, TABLES, progress=progress)
         if options.keep:
             keep_server(options.folder, server, running=True)
     return DemoReport(
-        tables=tuple(table_result(table, tally, before, after) for table in verified.tables),
+        tables=tuple(table_result(table, syncs, before, after) for table in verified.tables),
         lake=lake_of(options.folder),
         configuration=configuration,
         kept=KeptServer(SecretStr(server.dsn()), server.binaries) if options.keep else None,
-        windows=tally.windows,
-        snapshot_seconds=snapshot_seconds,
-        sync_seconds=tally.seconds,
+        windows=sum(len(each.windows) for each in syncs),
+        snapshot_seconds=syncs[0].seconds,
+        sync_seconds=sum(each.seconds for each in syncs[1:]),
         seconds=time.monotonic() - began,
     )
 
@@ -95,30 +94,27 @@ def _under_load(
     options: DemoOptions,
     pipeline: Pipeline,
     session: SparkSession,
-    tally: Tally,
     say: Callable[[str], None],
     progress: Progress,
-) -> float:
-    """Snapshot and follow while both loads run. Returns the seconds of the first sync, snapshots included."""
+) -> list[SyncReport]:
+    """Snapshot and follow while both loads run. The first sync takes the snapshots."""
     say(f"load started: pgbench at {options.rate} transactions a second, and the shop")
     with running_pgbench(server, "postgres", rate=options.rate), ShopLoad(server.dsn()) as load:
         say("first sync: publication, slot, snapshot of every table while it changes")
-        first = _timed_sync(pipeline, session, tally, progress)
-        tally.seconds = 0.0  # the snapshot does not count towards the speed of following
-        tally.changes.clear()
+        syncs = [_synced(pipeline, session, progress)]
         for number, alteration in enumerate(SHOP_ALTERATIONS, start=1):
             time.sleep(options.seconds / _ROUNDS)
             _alter(server, alteration, say)
-            known = tally.alterations
-            seconds = _timed_sync(pipeline, session, tally, progress)
-            say(
-                f"sync {number} under load: {tally.windows} windows, {tally.changes.total():,} changes, {seconds:.1f} s"
-            )
-            for line in tally.alterations[len(known) :]:
+            report = _synced(pipeline, session, progress)
+            syncs.append(report)
+            changes = sum(table.changes.total for table in report.tables)
+            windows, seconds = len(report.windows), report.seconds
+            say(f"sync {number} under load: {windows} windows, {changes:,} changes, {seconds:.1f} s")
+            for line in alterations(report):
                 say(line)
         time.sleep(options.seconds / _ROUNDS)
         say(f"the shop made {load.transactions:,} transactions")
-    return first
+    return syncs
 
 
 def _alter(server: PostgresServer, alteration: str, say: Callable[[str], None]) -> None:
@@ -128,9 +124,8 @@ def _alter(server: PostgresServer, alteration: str, say: Callable[[str], None]) 
         connection.execute(alteration)
 
 
-def _timed_sync(pipeline: Pipeline, session: SparkSession, tally: Tally, progress: Progress) -> float:
-    began = time.monotonic()
+def _synced(pipeline: Pipeline, session: SparkSession, progress: Progress) -> SyncReport:
     report = sync(pipeline, lambda: session, progress=progress)
-    seconds = time.monotonic() - began
-    tally.add(report, seconds)
-    return seconds
+    for error in report.errors:
+        raise error
+    return report

@@ -1,6 +1,6 @@
 """A real PostgreSQL server for the demo, the tests and the benchmarks, set up for logical decoding.
 
-It lives as long as the process that started it, unless ``let_stay`` was called: a watcher beside the server reads a
+It lives as long as the process that started it, unless ``keep_running`` was called: a watcher beside the server reads a
 pipe that the operating system closes when that process ends, for whatever reason. This module does not depend on
 Dagster.
 """
@@ -43,10 +43,10 @@ LOGICAL_SETTINGS: Mapping[str, str] = {
 # PostgreSQL refuses to run as root; then the first of these users that exists runs it
 _UNPRIVILEGED_USERS = ("postgres", "nobody")
 # a file beside the data: the server is to outlive the process that started it
-_STAYS = "stays"
+_KEPT_RUNNING = "stays"
 # the watcher stops with either: end of input means that the starter is gone; SIGINT is PostgreSQL's fast shutdown
 _WATCHER = (
-    f'"$@" & pid=$!; (cat >/dev/null; [ -e {_STAYS} ] || kill -INT $pid 2>/dev/null) <&3 &'
+    f'"$@" & pid=$!; (cat >/dev/null; [ -e {_KEPT_RUNNING} ] || kill -INT $pid 2>/dev/null) <&3 &'
     " wait $pid; status=$?; kill $! 2>/dev/null; exit $status"
 )
 _START_SECONDS = 60
@@ -99,7 +99,7 @@ def running_postgres(
     has beside this process's. Raises RuntimeError with the server's log if it does not start.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _STAYS).unlink(missing_ok=True)
+    (folder / _KEPT_RUNNING).unlink(missing_ok=True)
     user = server_user()
     if user is not None:
         shutil.chown(folder, user, pwd.getpwnam(user).pw_gid)
@@ -114,13 +114,13 @@ def running_postgres(
     finally:
         if process.stdin is not None:
             process.stdin.close()
-        if not (folder / _STAYS).exists():
+        if not (folder / _KEPT_RUNNING).exists():
             process.wait(_START_SECONDS)
 
 
-def let_stay(server: PostgresServer) -> None:
+def keep_running(server: PostgresServer) -> None:
     """The server keeps running when the process that started it ends; ``stop`` ends it."""
-    (server.data.parent / _STAYS).touch()
+    (server.data.parent / _KEPT_RUNNING).touch()
 
 
 def found_running(folder: Path, *, binaries: Path, version: int = 18) -> PostgresServer | None:

@@ -21,9 +21,9 @@ def initialise(server: PostgresServer, database: str, scale: int) -> None:
 
 
 @contextmanager
-def running_pgbench(server: PostgresServer, database: str, *, rate: int, clients: int = 2) -> Iterator[None]:
+def running_pgbench(server: PostgresServer, database: str, *, rate: int) -> Iterator[None]:
     """Run its built-in transaction, ``rate`` times a second in all, for as long as the block lasts."""
-    options = ["--no-vacuum", f"--client={clients}", f"--rate={rate}", "--time=86400", "--random-seed=1"]
+    options = ["--no-vacuum", "--client=2", f"--rate={rate}", "--time=86400", "--random-seed=1"]
     process = subprocess.Popen(
         [str(server.binaries / "pgbench"), *options, database],
         env=server.environment(),

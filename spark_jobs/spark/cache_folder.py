@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def cache_path(environ: Mapping[str, str] = os.environ) -> Path:
+def cache_path(environ: Mapping[str, str]) -> Path:
     """``$XDG_CACHE_HOME/dagster-postgres-cdc``, by default below ``~/.cache``. Raises RuntimeError if there is no
     home."""
     base = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
     return Path(base, "dagster-postgres-cdc")
 
 
-def trusted_cache(environ: Mapping[str, str] = os.environ) -> Path | None:
+def trusted_cache() -> Path | None:
     """The cache folder, created if missing; None if that fails, or if other users can write to it."""
     try:
-        folder = cache_path(environ)
+        folder = cache_path(os.environ)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (OSError, RuntimeError):
         return None

@@ -90,7 +90,6 @@ def isolated_session(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[S
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether ``spark`` is a Spark Connect client."""
     return "connect" in type(spark).__module__
 
 

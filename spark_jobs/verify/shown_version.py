@@ -84,9 +84,5 @@ def _leads_past(pipeline: Pipeline, name: QualifiedName, commit: _Commit, at: Wi
     assert commit.first is not None
     relation = pipeline.relation(name)
     covered = ChangeLog(pipeline.lake.change_log).markers(commit.first - 1)
-    return any(
-        (counts.nspname, counts.relname) == (relation.nspname, relation.relname)
-        for marker in covered
-        if marker.ordinal <= at.ordinal
-        for counts in marker.relations
-    )
+    until = (marker for marker in covered if marker.ordinal <= at.ordinal)
+    return any(counts.name == relation for marker in until for counts in marker.relations)

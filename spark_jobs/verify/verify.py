@@ -129,8 +129,8 @@ def _bring_to(
         if captured.caught_up:
             break
     last = captured.landed[-1] if captured.landed else ChangeLog(pipeline.lake.change_log).checkpoint()
-    ends_there = last is not None and last.window.hi == upto
-    return last if ends_there else None, {table.name: table.error for table in report.tables if table.error}
+    ends_at_it = last is not None and last.window.hi == upto
+    return last if ends_at_it else None, {table.name: table.error for table in report.tables if table.error}
 
 
 def _at_one_lsn(run: Run, names: tuple[QualifiedName, ...], how: Thoroughness | None) -> tuple[TableVerified, ...]:
