@@ -127,54 +127,42 @@ def find_publication(connection: Connection, name: str) -> Publication | None:
     )
 
 
-def ensure_publication(
-    connection: Connection, name: str, tables: Sequence[QualifiedName] | None, lists: ColumnLists = NO_LISTS
-) -> Publication:
-    """Create the publication for ``tables``, bring our own in step with them, or check the user's.
-
-    With ``tables`` None, the publication must exist and is not altered. ``lists``: column lists of our own publication,
-    for some of the tables. Raises PreconditionError when a table or the publication is missing, or the role lacks a
-    privilege; nothing has been changed then. Raises it too when the publication does not publish one of the tables.
-    """
-    publication = find_publication(connection, name)
-    if tables is not None and not (publication and all(map(publication.publishes, tables))):
-        require_tables(connection, tables)
-    if publication is None:
-        if tables is None:
-            raise no_publication([name])
-        _create(connection, name, tables, lists)
-    elif publication.ours and tables is not None and not _in_step(connection, publication, tables, lists):
-        _set_tables(connection, name, tables, lists)
-    else:
-        _check(publication, tables)
-        return publication
-    made = find_publication(connection, name)
-    if made is None:
-        raise PreconditionError(f"publication {name} was dropped while it was being created", hint="run it again")
-    _check(made, tables)
-    return made
-
-
 def ensure_publications(
     connection: Connection,
     names: Sequence[str],
     tables: Sequence[QualifiedName] | None,
     lists: ColumnLists = NO_LISTS,
 ) -> Publication:
-    """As ``ensure_publication``. Several publications must all be the user's, and are only checked, as a whole."""
-    if len(names) == 1:
-        return ensure_publication(connection, names[0], tables, lists)
-    if tables is not None:
-        require_tables(connection, tables)
+    """Create the publication for ``tables``, bring our own in step with them, or check the user's. Several must all be
+    the user's, and are only checked, as a whole.
+
+    With ``tables`` None, they must exist and are not altered. ``lists``: column lists of our own publication, for some
+    of the tables. Raises PreconditionError when a table or a publication is missing, or the role lacks a privilege;
+    nothing has been changed then. Raises it too when one of the tables is not published.
+    """
     publication = find_publications(connection, names)
-    if publication is None:
+    if tables is not None and not (publication and all(map(publication.publishes, tables))):
+        require_tables(connection, tables)
+    if publication is None and len(names) > 1:
         missing = [name for name in names if find_publication(connection, name) is None]
         raise PreconditionError(
             f"there is no publication {', '.join(missing)}",
             hint="create them as you want them: publications in a list are your own",
         )
-    _check(publication, tables)
-    return publication
+    if publication is None:
+        if tables is None:
+            raise no_publication(names)
+        _create(connection, names[0], tables, lists)
+    elif publication.ours and tables is not None and not _in_step(connection, publication, tables, lists):
+        _set_tables(connection, names[0], tables, lists)
+    else:
+        _check(publication, tables)
+        return publication
+    altered = find_publication(connection, names[0])
+    if altered is None:
+        raise PreconditionError(f"publication {names[0]} was dropped while it was being created", hint="run it again")
+    _check(altered, tables)
+    return altered
 
 
 def find_publications(connection: Connection, names: Sequence[str]) -> Publication | None:

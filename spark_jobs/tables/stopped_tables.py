@@ -94,7 +94,7 @@ class TablesAtSource:
         name, source = table.relation, self.pipeline.source
         if table.name in self.twice:
             yield named_twice(table)
-        if name not in self.existing:
+        if name not in self.existing or (self.thorough and table.name not in self.facts):
             yield no_table(self.connection, name)
             return
         if fault := self.existing[name].fault:

@@ -28,7 +28,7 @@ from spark_jobs.configuration import Source
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import connected, conninfo
-from spark_jobs.postgres.publication import ensure_publication
+from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.postgres.slot import Options, create_slot, flushed_lsn, read_window
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.servers import Database, fresh_database
@@ -132,7 +132,7 @@ def _worked(server: PostgresServer) -> Iterator[Worked]:
         name = database.name
         database.execute(*SCHEMA, f"ALTER DATABASE {name} SET logical_decoding_work_mem = '64kB'")
         with connected(SecretStr(database.dsn)) as control:
-            ensure_publication(control, name, NAMES)
+            ensure_publications(control, [name], NAMES)
             for plugin in ("pgoutput", "test_decoding"):
                 lo = create_slot(control, f"{name}_{plugin}", plugin=plugin).lsn
             with workload(database, SEED) as work:

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.publication import ensure_publication, ensure_publications
+from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.servers import Database
 
@@ -21,11 +21,11 @@ TABLES = ("CREATE TABLE a (id int PRIMARY KEY)", 'CREATE TABLE "B b" (id int PRI
 def test_our_publication_is_kept_in_step(every_database: Database) -> None:
     every_database.execute(*TABLES)
     with connected(SecretStr(every_database.dsn)) as connection:
-        made = ensure_publication(connection, 'odd "name"', [A])
+        made = ensure_publications(connection, ['odd "name"'], [A])
         assert (made.ours, made.tables, made.via_partition_root) == (True, (A,), True)
-        assert ensure_publication(connection, 'odd "name"', [B, A]).tables == (B, A)
-        assert ensure_publication(connection, 'odd "name"', [B]).tables == (B,)
-        assert ensure_publication(connection, 'odd "name"', None).tables == (B,)
+        assert ensure_publications(connection, ['odd "name"'], [B, A]).tables == (B, A)
+        assert ensure_publications(connection, ['odd "name"'], [B]).tables == (B,)
+        assert ensure_publications(connection, ['odd "name"'], None).tables == (B,)
 
 
 def test_partitioned_root_is_published_by_its_own_name(every_database: Database) -> None:
@@ -34,7 +34,7 @@ def test_partitioned_root_is_published_by_its_own_name(every_database: Database)
         "CREATE TABLE a1 PARTITION OF a FOR VALUES FROM (0) TO (10)",
     )
     with connected(SecretStr(every_database.dsn)) as connection:
-        assert ensure_publication(connection, "p", [A]).tables == (A,)
+        assert ensure_publications(connection, ["p"], [A]).tables == (A,)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_users_own_is_checked_and_never_altered(every_database: Database, publ
         "SELECT p::text, r::text FROM pg_publication p LEFT JOIN pg_publication_rel r ON true"
     )
     with connected(SecretStr(every_database.dsn)) as connection, pytest.raises(PreconditionError, match=message):
-        ensure_publication(connection, "p", [A, B])
+        ensure_publications(connection, ["p"], [A, B])
     after = every_database.execute(
         "SELECT p::text, r::text FROM pg_publication p LEFT JOIN pg_publication_rel r ON true"
     )
@@ -60,7 +60,7 @@ def test_a_users_own_is_checked_and_never_altered(every_database: Database, publ
 def test_publication_for_all_tables_serves(every_database: Database) -> None:
     every_database.execute(*TABLES, "CREATE PUBLICATION p FOR ALL TABLES")
     with connected(SecretStr(every_database.dsn)) as connection:
-        found = ensure_publication(connection, "p", [A])
+        found = ensure_publications(connection, ["p"], [A])
     assert (found.ours, found.tables) == (False, (B, A))
 
 
@@ -88,16 +88,16 @@ def test_our_publication_has_the_configured_column_lists(database: Database) -> 
     )
     entries = "SELECT prrelid::regclass::text, prattrs::text, oid FROM pg_publication_rel ORDER BY 1"
     with connected(SecretStr(database.dsn)) as connection:
-        ensure_publication(connection, "p", [A, B], {A: ("id", "y")})
+        ensure_publications(connection, ["p"], [A, B], {A: ("id", "y")})
         [b, a] = database.execute(entries)
         assert (b[:2], a[:2]) == (('"B b"', None), ("a", "1 3")), "and nothing of the table that inherits"
-        ensure_publication(connection, "p", [B, A], {A: ("id", "y")})
+        ensure_publications(connection, ["p"], [B, A], {A: ("id", "y")})
         assert database.execute(entries) == [b, a]
-        ensure_publication(connection, "p", [A, B], {A: ("id", "x")})
+        ensure_publications(connection, ["p"], [A, B], {A: ("id", "x")})
         [same, altered] = database.execute(entries)
         assert (same, altered[:2], altered[2] == a[2]) == (b, ("a", "1 2"), False)
-        ensure_publication(connection, "p", [A, B])
+        ensure_publications(connection, ["p"], [A, B])
         assert database.execute(entries)[1][:2] == ("a", None)
         database.execute('ALTER PUBLICATION p SET TABLE a WHERE (id > 1), "B b"')
-        ensure_publication(connection, "p", [A, B])
+        ensure_publications(connection, ["p"], [A, B])
         assert database.execute("SELECT count(*) FROM pg_publication_rel WHERE prqual IS NOT NULL") == [(0,)]
