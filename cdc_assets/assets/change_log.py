@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from cdc_assets.asset_keys import change_log_key
-from cdc_assets.assets.lost_partitions import remove_lost_partitions
 from cdc_assets.assets.turns import in_turn
 from cdc_assets.assets.window_events import (
     catch_up_events,
     done_before,
     landed_earlier,
+    remove_lost_partitions,
     require_present_chapter,
 )
 from cdc_assets.blueprint import Blueprint

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 import dagster as dg
 
 from cdc_assets.assets.calendars import completed
-from cdc_assets.assets.lost_partitions import remove_lost_partitions
 from cdc_assets.assets.snapshots import snapshot_event
-from cdc_assets.automation.run_planning import plan_run, run_request
-from cdc_assets.automation.run_pool import ensure_pool_limit
+from cdc_assets.assets.window_events import remove_lost_partitions
+from cdc_assets.automation.run_planning import ensure_pool_limit, plan_run, run_request
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failure_of, failures
 from cdc_assets.logged_progress import logged_progress

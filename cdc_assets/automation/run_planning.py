@@ -1,4 +1,4 @@
-"""Which partitions to add, and whether to request a run now: shared by sensor and schedule.
+"""Which partitions to add, whether to request a run now, and its pool: shared by sensor and schedules.
 
 The instance's own records are the only state. A run takes every window after the last run's. What a failed run left
 undone, the next one does, because a table always starts from its own watermark. A table that is stopped waits on its
@@ -190,3 +190,15 @@ def seconds_to_wait(failures: int, since_last: float) -> float:
         return 0.0
     wait = min(_FIRST_WAIT_SECONDS * 2.0 ** min(failures - 1, _DOUBLED_AT_MOST), _LONGEST_WAIT_SECONDS)
     return max(0.0, wait - since_last)
+
+
+def ensure_pool_limit(context: dg.SensorEvaluationContext | dg.ScheduleEvaluationContext, blueprint: Blueprint) -> None:
+    """Give the pool its limit, once: Dagster treats a pool without a limit as unlimited when it first meets it."""
+    storage = context.instance.event_log_storage
+    if not storage.supports_global_concurrency_limits:
+        return
+    limits = {pool.name: pool for pool in storage.get_pool_limits()}
+    if blueprint.pool not in limits or limits[blueprint.pool].from_default:
+        storage.set_concurrency_slots(blueprint.pool, 1)
+    elif limits[blueprint.pool].limit != 1 and blueprint.op.pool is None:  # users set the size of a pool of their own
+        context.log.warning(f"pool {blueprint.pool} lets {limits[blueprint.pool].limit} runs in at once: set it to 1")

@@ -12,8 +12,7 @@ import dagster as dg
 
 from cdc_assets.assets.calendars import completed
 from cdc_assets.assets.checks import health_evaluation, unreachable_evaluation
-from cdc_assets.automation.run_planning import last_runs, plan_run, reason_to_wait, run_request
-from cdc_assets.automation.run_pool import ensure_pool_limit
+from cdc_assets.automation.run_planning import ensure_pool_limit, last_runs, plan_run, reason_to_wait, run_request
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failure_of, for_dagster
 from cdc_assets.partitions import ADD_BATCH
