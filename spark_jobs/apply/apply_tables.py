@@ -8,11 +8,12 @@ from contextlib import nullcontext
 from dataclasses import replace
 from threading import Lock
 
-from spark_jobs.apply.apply_regions import apply_regions
 from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.net_change.net_of_range import is_small, landed_range, net_of_range
+from spark_jobs.apply.net_of_regions import net_of_regions
 from spark_jobs.apply.read_ahead import log_read_ahead
+from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import first_missing
@@ -126,7 +127,7 @@ def _apply_range(work: TableRange) -> TableApplied:
             )
         if work.regions is not None:
             _annotate(work)
-            return apply_regions(work, work.regions)
+            return _apply_regions(work, work.regions, result)
         if not work.concerns_table():  # no read, no scan, and no commit but of what the source says about the table
             return _columns_followed(work, result) if _annotate(work) else result
         opened = opened_table(work.path, work.state.version) if is_small(work) else None
@@ -153,6 +154,14 @@ def _apply_range(work: TableRange) -> TableApplied:
         raise
     except CdcError as error:
         return replace(result, outcome="stopped", error=error)
+
+
+def _apply_regions(work: TableRange, regions: RegionsRead, before: TableApplied) -> TableApplied:
+    """Raises SchemaChangeError where only a new snapshot helps: then nothing has been written."""
+    opened = opened_table(work.path, work.state.version) if is_small(work) else None
+    with net_of_regions(work, regions, opened) as (net, partitions):
+        provenance = replace(work.provenance(net.changes), partitions=partitions)
+        return _commit(work, provenance, net, replace(before, partitions=partitions), opened)
 
 
 def _annotate(work: TableRange, *, anew: bool = False) -> bool:
@@ -193,7 +202,7 @@ def _commit(
     recorded. Raises OvertakenError."""
     counted = replace(before, changes=net.changes)
     if net.is_empty:
-        if provenance.differing == work.state.differing:
+        if provenance.partitions is None and provenance.differing == work.state.differing:
             return counted
         if opened is None or not commit_without_rows_here(opened, provenance):
             with spark_errors(f"{work.name}: its columns were not recorded", name=work.name, path=work.path):

@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.partition_bounds import Region
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import keeps_past
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class RegionsRead:
     """All rows of ``regions`` at ``lsn``, the end of a window; ``at``: the time then. ``values`` reads them on
-    executors, in the columns of ``shape``. ``reason`` says what happened to the partitions.
+    executors, in the columns of ``shape``; ``values_on_driver`` in this process, with their misfits, None if they are
+    not few. ``reason`` says what happened to the partitions.
 
     ``require_unaltered`` is called after the read. It raises SchemaChangeError if the table was altered meanwhile.
     """
@@ -33,6 +37,7 @@ class RegionsRead:
     shape: TableShape
     reason: str
     values: Callable[[SparkSession], NotedFrame]
+    values_on_driver: Callable[[], tuple[pa.Table, Misfits] | None]
     require_unaltered: Callable[[], None]
 
     def make_up_for(self, markers: Sequence[WindowMarker], state: TableState) -> bool:

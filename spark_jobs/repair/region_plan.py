@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from psycopg import sql
 
 from spark_jobs.apply.regions_read import RegionsRead
@@ -13,6 +15,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import SchemaChangeError
+from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, clock_microseconds, connected, conninfo
 from spark_jobs.postgres.fingerprints import Watched, fingerprints
@@ -22,12 +25,13 @@ from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.fingerprint_differences import differences
+from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.partition_bounds import LISTED_TYPES, BoundColumn, Region
-from spark_jobs.schema.region_sql import in_postgres
+from spark_jobs.schema.region_conditions import in_postgres
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot, ctid_ranges
-from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.snapshot.table_read import MisfitsRead, TableRead
 from spark_jobs.writers.staged_misfits import NotedFrame
 
 if TYPE_CHECKING:
@@ -98,6 +102,7 @@ class RegionPlan:
             read.shape,
             self.reason,
             self._values(read),
+            self._values_on_driver(read),
             self._unaltered_since(now),
         )
 
@@ -116,6 +121,17 @@ class RegionPlan:
 
         def values(spark: SparkSession) -> NotedFrame:
             return read.noted_values(spark, source, exported.snapshot_name, pipeline.on_unrepresentable)
+
+        return values
+
+    def _values_on_driver(self, read: TableRead) -> Callable[[], tuple[pa.Table, Misfits] | None]:
+        pipeline, noted = self.pipeline, MisfitsRead()
+        connect = partial(bulk_connection, conninfo(pipeline.source.dsn))
+
+        def values() -> tuple[pa.Table, Misfits] | None:
+            snapshot_name = self.exported.snapshot_name
+            rows = read.values_on_driver(connect, snapshot_name, pipeline.on_unrepresentable, noted.note)
+            return None if rows is None else (rows, noted.found)
 
         return values
 

@@ -5,7 +5,7 @@ https://delta-io.github.io/delta-rs/usage/querying-delta-tables/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -37,24 +37,34 @@ def held_rows(table: DeltaTable, where: str = "true") -> pa.Table:
     return rows
 
 
-def held_rows_within(table: DeltaTable, most: int | None, where: str = "true") -> pa.Table | None:
-    """The same rows; None if they take more than ``most`` bytes in memory: then not all of them are read."""
+def held_rows_within(
+    table: DeltaTable, most: int | None, where: str = "true", names: Sequence[str] = ()
+) -> pa.Table | None:
+    """The same rows; None if they take more than ``most`` bytes in memory: then not all of them are read. ``names``:
+    of the columns that are read, by default all."""
     with table_errors(f"{table.table_uri} cannot be read"):
         batches, size = list[pa.RecordBatch](), 0
-        for batch in every_row(table, where):
+        for batch in every_row(table, where, names):
             batches.append(batch)
             if most is not None and (size := size + batch.nbytes) > most:
                 return None
-        return pa.Table.from_batches(batches, pa.schema(table.schema().to_arrow()))
+        return pa.Table.from_batches(batches, _schema(table, names))
 
 
-def every_row(table: DeltaTable, where: str = "true") -> Iterator[pa.RecordBatch]:
+def every_row(table: DeltaTable, where: str = "true", names: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
     """The same rows, a few thousand at a time. Raises what ``deltalake`` and Arrow raise."""
-    query = QueryBuilder().register("held", table).execute(f"SELECT * FROM held AS t WHERE {where}")  # noqa: S608
-    schema = pa.schema(table.schema().to_arrow())  # DataFusion returns views of texts and bytes
+    selected = ", ".join('"' + name.replace('"', '""') + '"' for name in names) or "*"
+    statement = f"SELECT {selected} FROM held AS t WHERE {where}"  # noqa: S608
+    query = QueryBuilder().register("held", table).execute(statement)
+    schema = _schema(table, names)  # DataFusion returns views of texts and bytes
     # Arrow lets other threads run while it waits for the storage; the iterator of the query does not
     for batch in pa.RecordBatchReader.from_stream(query):
         yield batch.select(schema.names).cast(schema)
+
+
+def _schema(table: DeltaTable, names: Sequence[str]) -> pa.Schema:
+    schema = pa.schema(table.schema().to_arrow())
+    return pa.schema([schema.field(name) for name in names or schema.names])
 
 
 def rows_of_file(path: Location, name: str, size: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import UTC, date, datetime
+from itertools import product
 
+import pyarrow as pa
 import pytest
 
 from spark_jobs.schema.partition_bounds import Bound, PartitionKey, Region, bound_of, outermost
-from spark_jobs.schema.region_sql import in_postgres, in_spark
+from spark_jobs.schema.region_conditions import in_arrow, in_postgres, in_spark
 
 COLUMNS = {
     "small": (1, 21),
@@ -72,6 +75,49 @@ def known(printed: str, *columns: str, strategy: str = "r") -> Bound:
 )
 def test_ranges(printed: str, columns: tuple[str, ...], expected: str) -> None:
     assert spark(known(printed, *columns)) == expected
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "FROM (1, 2) TO (2, 1)",
+        "FROM (1, MINVALUE) TO (2, MAXVALUE)",
+        "FROM (0, MAXVALUE) TO (2, MINVALUE)",
+        "FROM (MINVALUE, MINVALUE) TO (1, 1)",
+        "FROM (2, 2) TO (MAXVALUE, MAXVALUE)",
+    ],
+)
+def test_rows_in_arrow_are_those_between_the_ends(printed: str) -> None:
+    ends = known(f"FOR VALUES {printed}", "id", "big")
+    assert ends.lower
+    assert ends.upper
+    rows = [*product(range(4), range(4))]
+    inside = [row for row in rows if ends.lower.place <= tuple((1, each) for each in row) < ends.upper.place]
+    assert 0 < len(inside) < len(rows)
+    table = pa.table({"id": pa.array([row[0] for row in rows], pa.int32()), "big": [row[1] for row in rows]})
+    found = table.filter(in_arrow([Region((ends,))], lambda column: NAMES[column.attnum]))
+    assert [*zip(*found.to_pydict().values(), strict=True)] == inside
+
+
+def test_rows_in_arrow_of_each_type() -> None:
+    noon = datetime(2024, 1, 1, 12, 30, 0, 500_000)
+    rows = pa.table(
+        {
+            "small": pa.array([1, 2], pa.int16()),
+            "day": [date(2024, 1, 1), date(2024, 1, 2)],
+            "at": [noon, datetime(2024, 1, 2)],
+            "instant": [noon.replace(tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)],
+            "kind": ["it's", "other"],
+        }
+    )
+    for column, end in (("day", "2024-01-02"), ("at", "2024-01-01 12:30:00.6"), ("instant", "2024-01-02 00:00:00+00")):
+        regions = [Region((known(f"FOR VALUES FROM (MINVALUE) TO ('{end}')", column),))]
+        assert rows.filter(in_arrow(regions, lambda each: NAMES[each.attnum])) == rows.slice(0, 1), column
+    for column, value in (("small", "'2'"), ("kind", "'other'")):
+        regions = [Region((known(f"FOR VALUES IN ({value}, '7')", column, strategy="l"),))]
+        assert rows.filter(in_arrow(regions, lambda each: NAMES[each.attnum])) == rows.slice(1), column
+    nothing = rows.filter(in_arrow([], lambda each: NAMES[each.attnum]))
+    assert nothing.num_rows == 0
 
 
 def test_lists() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from spark_jobs.apply import apply_regions
+from spark_jobs.apply import apply_tables
 from spark_jobs.capture import chapter
 from spark_jobs.capture.capture import capture, land_window
 from spark_jobs.capture.session import capture_session
@@ -29,7 +29,8 @@ from spark_jobs.snapshot import snapshot as snapshots
 from spark_jobs.spark.session import spark_session
 from spark_jobs.storage import Location
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.writers import region_merge, whole_table
+from spark_jobs.writers import table_writer, whole_table
+from spark_jobs.writers.table_commit import Provenance
 from tests.fixtures.forked_programs import ForkedProgram, start_program
 
 SAID = "said"
@@ -119,20 +120,25 @@ def recover_between_snapshots(pipeline: Pipeline) -> None:
 
 def partitions_staged(pipeline: Pipeline) -> None:
     """The rows of a partition are read again, and lie in the lake; nothing is committed."""
-    apply_regions.write_regions = lambda *_, **__: _die()  # type: ignore[assignment, attr-defined]
+    write = table_writer.write_net
+
+    def write_or_die(table: Any, net: Any, provenance: Provenance, **options: Any) -> Any:
+        return _die() if provenance.partitions else write(table, net, provenance, **options)
+
+    apply_tables.write_net = write_or_die  # type: ignore[attr-defined]
     spark = spark_session(pipeline.spark)
     sync(pipeline, lambda: spark)
 
 
 def partitions_written(pipeline: Pipeline) -> None:
     """They are committed, and nobody has heard of it."""
-    write = region_merge.write_regions
+    write = table_writer.write_net
 
-    def write_and_die(*arguments: Any, **options: Any) -> None:
-        write(*arguments, **options)
-        _die()
+    def write_and_die(table: Any, net: Any, provenance: Provenance, **options: Any) -> Any:
+        written = write(table, net, provenance, **options)
+        return _die() if provenance.partitions else written
 
-    apply_regions.write_regions = write_and_die  # type: ignore[assignment, attr-defined]
+    apply_tables.write_net = write_and_die  # type: ignore[attr-defined]
     spark = spark_session(pipeline.spark)
     sync(pipeline, lambda: spark)
 

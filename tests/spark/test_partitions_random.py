@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.net_change import net_of_range
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
+from spark_jobs.write_limits import WriteLimits
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database, fresh_database
@@ -147,6 +148,7 @@ def test_random_changes_of_partitions(
         for table in tables:
             database.execute(*table.create())
         pipeline = pipeline_of(database, tmp_path / "lake", *map(str, names))
+        pipeline = pipeline if on_driver else replace(pipeline, writes=WriteLimits(in_memory_bytes=0))
         assert sync(pipeline, lambda: spark).errors == ()
         for number in range(5):
             changed(database, tables, chance.randrange(1, 8))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport
+from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
+from tests.fixtures.no_spark import synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import fresh_database
@@ -352,10 +355,19 @@ def assert_equal(spark: SparkSession, pipeline: Pipeline, names: tuple[Qualified
     assert [found for found in compare(spark, pipeline, names) if not found.equal] == []
 
 
-@pytest.mark.parametrize("chosen", [BY_DAY, at_night(tuple(CASES))], ids=["by day", "all"])
+@pytest.mark.parametrize(
+    ("chosen", "limits"),
+    [(BY_DAY, None), at_night(tuple(CASES), None), at_night(tuple(CASES), WriteLimits(in_memory_bytes=0))],
+    ids=["by day", "all", "all by executors"],
+)
 def test_each_way_a_partition_comes_or_goes(
-    spark: SparkSession, postgres_17: PostgresServer, tmp_path: Path, chosen: tuple[str, ...]
+    spark: SparkSession,
+    postgres_17: PostgresServer,
+    tmp_path: Path,
+    chosen: tuple[str, ...],
+    limits: WriteLimits | None,
 ) -> None:
+    """``limits`` None: without a JVM."""
     cases = {table: CASES[table] for table in chosen}
     names = tuple(QualifiedName("public", table) for table in cases)
     with fresh_database(postgres_17) as database:
@@ -363,11 +375,13 @@ def test_each_way_a_partition_comes_or_goes(
         tables = ", ".join(f"{table}{' WHERE (id % 2 = 0)' * (table == 'filtered')}" for table in cases)
         database.execute(FILTERED.format(p=database.name, tables=tables))
         pipeline = pipeline_of(database, tmp_path / "lake", *map(str, names))
-        synced(spark, pipeline)
+        pipeline = replace(pipeline, writes=limits or pipeline.writes)
+        sync_once = synced_without_spark if limits is None else partial(synced, spark)
+        sync_once(pipeline)
         assert_equal(spark, pipeline, names)
         before = {name: len(commits(pipeline, name)) for name in names}
         database.execute(*(change.format(t=table) for table, case in cases.items() for change in case.changes))
-        report = synced(spark, pipeline)
+        report = sync_once(pipeline)
         assert_equal(spark, pipeline, names)
         assert rows_read(report) == {table: case.rows for table, case in cases.items() if case.rows is not None}
         whole = {table.name.relname for table in report.snapshots}
@@ -377,7 +391,7 @@ def test_each_way_a_partition_comes_or_goes(
         # once per cause, and what follows is followed
         later = ("attached", "attached_empty", "returned", "below")
         database.execute(*(f"UPDATE {table} SET t = t || '!' WHERE true" for table in later))
-        report = synced(spark, pipeline)
+        report = sync_once(pipeline)
         assert (rows_read(report), report.snapshots) == ({}, ())
         assert_equal(spark, pipeline, tuple(QualifiedName("public", table) for table in later))
 

@@ -25,6 +25,7 @@ from spark_jobs.repair.read_partitions import read_partitions
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import sync
+from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -56,10 +57,11 @@ CHANGES = (
 
 @pytest.fixture
 def returned(spark: SparkSession, database: Database, tmp_path: Path, jars_folder: Path) -> Followed:
-    """Synced once; then a partition was detached, changed and attached again."""
+    """Synced once; then a partition was detached, changed and attached again. Executors read it."""
     database.execute(*SCHEMA)
-    pipeline = pipeline_of(database, tmp_path / "lake", str(T))
-    pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
+    pipeline = pipeline_of(database, tmp_path / "lake", str(T), engine="spark")
+    by_executors = WriteLimits(in_memory_bytes=0)
+    pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)), writes=by_executors)
     assert sync(pipeline, lambda: spark).errors == ()
     database.execute(*CHANGES)
     return Followed(spark, database, pipeline, (T,))

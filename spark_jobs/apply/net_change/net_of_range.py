@@ -26,13 +26,18 @@ def landed_range(work: TableRange, opened: OpenedTable | None = None) -> LandedC
 
     None if the table's snapshot already shows everything. ``opened``: the table, if it is already open.
     """
-    if opened is not None:
-        return landed_changes(work, opened.columns)
-    with spark_errors(f"{work.name}: the table at {work.path} cannot be read", name=work.name, path=work.path):
-        lake_columns = table_columns(work.run.spark(), work.path)
-    if is_small(work):
+    lake_columns = columns_of_lake(work, opened)
+    if opened is not None or is_small(work):
         return landed_changes(work, lake_columns)
     return _described(work.run.spark(), work, lake_columns)
+
+
+def columns_of_lake(work: TableRange, opened: OpenedTable | None) -> Sequence[DeltaColumn]:
+    """The columns of the lake's table; ``opened``: the table, if it is already open."""
+    if opened is not None:
+        return opened.columns
+    with spark_errors(f"{work.name}: the table at {work.path} cannot be read", name=work.name, path=work.path):
+        return table_columns(work.run.spark(), work.path)
 
 
 @contextmanager

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_jobs.apply.landed_changes import LandedChanges
-from spark_jobs.apply.net_change.net_change import NetChange, net_change
+from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.staging import staging_folder, sweep_staging
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.files import lake_errors, lake_filesystem
-from spark_jobs.schema.net_columns import ddl
+from spark_jobs.schema.net_columns import NetColumns, ddl
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import holds_changes
@@ -56,8 +56,8 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
     key_range = None if holds_changes(work.state.mode) else key_range_of(net.rows, landed.shape)
     del landed  # with the rows, of which there may be many
     _release(net.rows)
-    with _frame(net, work, for_spark=for_spark) as read:
-        rows, broadcast = net.rows.num_rows, _is_broadcast(net.rows)
+    with frame_of(net.rows, net.columns, work, for_spark=for_spark) as read:
+        rows, broadcast = net.rows.num_rows, is_broadcast(net.rows)
         yield NetSource(
             net.columns,
             net.truncated,
@@ -80,15 +80,16 @@ def _release(rows: pa.Table) -> None:
         pa.default_memory_pool().release_unused()
 
 
-def _is_broadcast(rows: pa.Table) -> bool:
+def is_broadcast(rows: pa.Table) -> bool:
     """Whether the rows are far below Spark's broadcast threshold of 10 MB. Spark estimates some 20 bytes per value, for
     long strings too."""
     return bool(rows.num_rows * rows.num_columns <= _BROADCAST_VALUES and rows.nbytes <= _BROADCAST_BYTES)
 
 
 @contextmanager
-def _frame(net: NetChange, work: TableRange, *, for_spark: bool) -> Iterator[Frame]:
-    rows, schema, lake = net.rows, ddl(net.columns.fields), work.pipeline.lake
+def frame_of(rows: pa.Table, columns: NetColumns, work: TableRange, *, for_spark: bool) -> Iterator[Frame]:
+    """The rows of a net change for Spark, which lie in the lake if they are many: see ``net_on_driver``."""
+    schema, lake = ddl(columns.fields), work.pipeline.lake
     if rows.num_rows < _STAGED_FROM_ROWS and rows.nbytes < _STAGED_FROM_BYTES:
         sweep_staging(lake, work.state)
         yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)

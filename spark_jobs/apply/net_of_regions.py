@@ -1,0 +1,235 @@
+"""The net change of a range of windows and of partitions that were attached, detached or dropped without row events.
+
+The rows read again replace everything that the table holds of their regions. A region is a condition on the key. So
+each row of the table and of the range's net change is either inside, and the rows read decide what becomes of it, or
+outside, and the net change decides. An update that moves a row out of a region either sends the row whole, or is in one
+partition before and after, which was neither attached nor detached: so the table has its old row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.apply.landed_changes import LandedChanges
+from spark_jobs.apply.net_change.net_of_range import columns_of_lake, landed_range, net_of_range
+from spark_jobs.apply.net_change.on_driver import frame_of, is_broadcast
+from spark_jobs.apply.regions_read import RegionsRead
+from spark_jobs.apply.staging import staging_folder
+from spark_jobs.apply.table_range import TableRange
+from spark_jobs.change_counts import NO_CHANGES
+from spark_jobs.errors import SchemaChangeError
+from spark_jobs.lake.table_state import PartitionsRead
+from spark_jobs.schema.misfits import NO_MISFITS, Misfits
+from spark_jobs.schema.moment import Moment
+from spark_jobs.schema.net_columns import (
+    DELETE,
+    OPERATION,
+    UPSERT,
+    NetColumns,
+    ddl,
+    unchanged,
+    value,
+    value_fields,
+)
+from spark_jobs.schema.partition_bounds import BoundColumn
+from spark_jobs.schema.region_conditions import in_arrow, in_spark
+from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.session import isolated_session
+from spark_jobs.writers.held_rows import held_rows_within
+from spark_jobs.writers.merge_sql import KeyRange, quoted, ranged_key
+from spark_jobs.writers.net_source import Frame, NetSource, key_range_of
+from spark_jobs.writers.opened_table import OpenedTable
+from spark_jobs.writers.past_rows import arrow_values_at, values_at
+from spark_jobs.writers.rewritten_rows import comparable_keys, places_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@contextmanager
+def net_of_regions(
+    work: TableRange, regions: RegionsRead, opened: OpenedTable | None
+) -> Iterator[tuple[NetSource, PartitionsRead]]:
+    """What is to be written, and what was read for it. Staged files live as long as the context. ``opened``: the table,
+    if it is already open.
+
+    Raises OvertakenError, SchemaChangeError where only a new snapshot helps, and what reading and decoding raise.
+    """
+    landed = landed_range(work, opened) if work.concerns_table() else None
+    _require_same_columns(work, regions.shape, landed, opened)
+    by_spark = opened is None or work.pipeline.merge_engine == "spark"
+    with nullcontext() if landed is None else net_of_range(work, landed, for_spark=by_spark) as net:
+        if net is not None and net.truncated:
+            raise SchemaChangeError.because(work.name, "it was truncated, and partitions of it came or went")
+        whole = _Whole.of(work, regions, net)
+        small = None if opened is None else whole.on_driver(opened)
+        with whole.framed(small, for_spark=by_spark) if small is not None else whole.on_executors() as described:
+            yield whole.source(described), PartitionsRead(regions.reason, described.read, str(regions.lsn))
+
+
+def _require_same_columns(
+    work: TableRange, shape: TableShape, landed: LandedChanges | None, opened: OpenedTable | None
+) -> None:
+    """Raises SchemaChangeError unless lake, change log and source have the same columns."""
+    lake_columns = {column.name: (column.sql, column.attnum) for column in columns_of_lake(work, opened)}
+    now = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
+    same = lake_columns.keys() == now.keys() and all(
+        lake_columns[name] in (now[name], (now[name][0], None)) for name in now
+    )
+    if landed is not None:
+        same &= not landed.words and _described(landed.shape) == _described(shape)
+    if not same:
+        raise SchemaChangeError.because(work.name, "its columns or its key changed, and partitions of it came or went")
+
+
+def _described(shape: TableShape) -> list[tuple[str, int, str, bool]]:
+    return [(column.name, column.attnum, column.lake_type.sql, column.key) for column in shape.columns]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """All that is written: ``rows`` of it, as ``frame`` returns them; ``in_memory`` if they are few. ``read``: how many
+    rows the regions have in the source; ``misfits``: of these."""
+
+    frame: Frame
+    rows: int
+    key_range: KeyRange | None
+    read: int
+    misfits: Misfits
+    in_memory: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The rows of the regions in source and table, and the ``net`` change outside of them, which has ``columns``."""
+
+    work: TableRange
+    regions: RegionsRead
+    columns: NetColumns
+    net: NetSource | None
+
+    @classmethod
+    def of(cls, work: TableRange, regions: RegionsRead, net: NetSource | None) -> _Whole:
+        written = regions.shape.with_commit_columns(work.state.generation.commit_columns)
+        return cls(work, regions, NetColumns(written) if net is None else net.columns, net)
+
+    def source(self, rows: _Rows) -> NetSource:
+        of_range = NO_MISFITS if self.net is None else self.net.misfits
+        return NetSource(
+            self.columns,
+            False,
+            False,
+            rows.key_range,
+            rows.frame,
+            rows.rows,
+            NO_CHANGES if self.net is None else self.net.changes,
+            broadcast=rows.in_memory is not None and is_broadcast(rows.in_memory),
+            in_memory=rows.in_memory,
+            misfits=Misfits.all_of((rows.misfits, of_range)),
+        )
+
+    @property
+    def _moment(self) -> Moment:
+        return Moment(self.regions.lsn, self.regions.at)
+
+    @property
+    def _key_names(self) -> list[str]:
+        return [value(place) for place in self.columns.shape.key_indices]
+
+    def _value(self, column: BoundColumn) -> str:
+        """Its name in a net change."""
+        return next(value(i) for i, own in enumerate(self.columns.shape.columns) if own.attnum == column.attnum)
+
+    def on_driver(self, opened: OpenedTable) -> tuple[pa.Table, int, Misfits] | None:
+        """All rows, the number of those read, and their misfits. None if executors have to do it: there are many, or
+        this process cannot read the table."""
+        if self.net is not None and self.net.in_memory is None:
+            return None
+        most = self.work.pipeline.writes.in_memory_bytes
+        shape, inside = self.columns.shape, in_arrow(self.regions.regions, self._value)
+        names = [shape.columns[place].name for place in shape.key_indices]
+        table_keys = held_rows_within(opened.table, most, names=names)
+        values = None if table_keys is None else self.regions.values_on_driver()
+        if table_keys is None or values is None:
+            return None
+        rows, misfits = values
+        self.regions.require_unaltered()
+        keys = rows.select(self._key_names)
+        table_keys = table_keys.rename_columns(self._key_names).cast(keys.schema).filter(inside)
+        places = places_of(comparable_keys(table_keys), comparable_keys(keys))
+        if places is None:  # a key is in the table twice: Spark says so
+            return None
+        written = arrow_values_at(self._moment, rows, self.work.state.generation.commit_columns)
+        parts = [self._changes(written, UPSERT), self._changes(table_keys.filter(pc.is_null(places)), DELETE)]
+        if self.net is not None and self.net.in_memory is not None:
+            parts.append(self.net.in_memory.filter(~inside))
+        return pa.concat_tables(parts), rows.num_rows, misfits
+
+    @contextmanager
+    def framed(self, small: tuple[pa.Table, int, Misfits], *, for_spark: bool) -> Iterator[_Rows]:
+        rows, read, misfits = small
+        with frame_of(rows, self.columns, self.work, for_spark=for_spark) as frame:
+            key_range = key_range_of(rows, self.columns.shape)
+            yield _Rows(frame, rows.num_rows, key_range, read, misfits.at(self.regions.lsn), rows)
+
+    def _changes(self, rows: pa.Table, operation: int) -> pa.Table:
+        """``rows`` of values as changes of this operation; columns that they lack are null, and nothing is kept."""
+        known = {name: rows.column(name) for name in rows.column_names}
+        known[OPERATION] = pa.repeat(pa.scalar(operation), rows.num_rows)
+        known |= {unchanged(i): pa.repeat(pa.scalar(False), rows.num_rows) for i in self.columns.unchanged}
+        schema = pa.schema([pa.field(field.name, field.arrow) for field in self.columns.fields])
+        return pa.table([known.get(name, pa.nulls(rows.num_rows)) for name in schema.names], schema.names).cast(schema)
+
+    @contextmanager
+    def on_executors(self) -> Iterator[_Rows]:
+        """The rows that are read are staged; the others are looked up each time."""
+        work, schema, place = self.work, ddl(value_fields(self.regions.shape)), ranged_key(self.columns.shape)
+        ends = ["NULL AS low", "NULL AS high"]
+        if place is not None:
+            ends = [f"min({value(place)}) AS low", f"max({value(place)}) AS high"]
+        with isolated_session(work.run.spark(), {}) as own, staging_folder(work.pipeline.lake, work.state) as staged:
+            folder = staged / "regions"
+            with spark_errors(f"{work.name}: partitions could not be read", name=work.name, path=work.path):
+                noted = self.regions.values(own)
+                noted.rows.write.option("compression", "snappy").parquet(folder)
+                misfits = noted.misfits().at(self.regions.lsn)
+                self.regions.require_unaltered()
+
+                def frame(session: SparkSession) -> DataFrame:
+                    return self._frame(session, session.read.schema(schema).parquet(folder))
+
+                read = own.read.schema(schema).parquet(folder).count()
+                row = frame(own).selectExpr("count(*) AS rows", *ends).collect()[0]
+            key_range = None if row["low"] is None else KeyRange(row["low"], row["high"])
+            yield _Rows(frame, row["rows"], key_range, read, misfits)
+
+    def _frame(self, session: SparkSession, rows: DataFrame) -> DataFrame:
+        """The table's rows are those of the version at which its state was read: an OPTIMIZE since then shows the same
+        rows."""
+        work, shape, regions = self.work, self.columns.shape, self.regions.regions
+        names = {own.attnum: quoted(own.name) for own in shape.columns}
+        table = session.read.format("delta").option("versionAsOf", work.state.version).load(work.path)
+        keys = [f"{quoted(shape.columns[place].name)} AS {value(place)}" for place in shape.key_indices]
+        inside = table.where(in_spark(regions, lambda column: names[column.attnum])).selectExpr(*keys)
+        written = values_at(self._moment, rows, self.regions.shape, work.state.generation.commit_columns)
+        gone = inside.join(rows.select(self._key_names), self._key_names, "left_anti")
+        parts = [self._framed_changes(written, UPSERT), self._framed_changes(gone, DELETE)]
+        if self.net is not None:
+            fields = [field.name for field in self.columns.fields]
+            outside = self.net.read(session).where(f"NOT ({in_spark(regions, self._value)})")
+            parts.append(outside.select(fields))
+        return reduce(lambda one, other: one.unionByName(other), parts)
+
+    def _framed_changes(self, rows: DataFrame, operation: int) -> DataFrame:
+        known = {name: name for name in rows.columns} | {OPERATION: str(operation)}
+        known |= {unchanged(i): "false" for i in self.columns.unchanged}
+        fields = [(field.name, known.get(field.name, "NULL"), field.sql) for field in self.columns.fields]
+        return rows.selectExpr(*(f"CAST({expression} AS {sql}) AS {name}" for name, expression, sql in fields))
