@@ -112,6 +112,17 @@ class WholeTable:
     def is_new(self) -> bool:
         return self.before is None
 
+    def in_files(self, physical: tuple[str, ...], ids: tuple[int | None, ...]) -> WholeTable | None:
+        """The same table, for files that were written with these names and numbers of the columns. None if it has
+        columns that are not these: somebody has replaced it."""
+        if self.before is None:
+            return replace(self, physical=physical, ids=ids)
+        known, greatest = {*self.before.physical.values()}, self.before.max_id
+        for own, own_id, name, number in zip(self.physical, self.ids, physical, ids, strict=True):
+            if (own, own_id) != (name, number) and ({own, name} & known or own_id is None or (number or 0) <= greatest):
+                return None
+        return replace(self, physical=physical, ids=ids)
+
     @property
     def has_other_columns(self) -> bool:
         """Whether the table that is there gets other columns."""

@@ -408,6 +408,28 @@ def test_a_new_snapshot_beside_the_old_one(large: LargeTable) -> None:
     large.assert_equal()
 
 
+@pytest.mark.parametrize("name", ["plain", "with, (x)"])
+def test_a_new_snapshot_with_other_columns(large: LargeTable, name: str) -> None:
+    """The table gets them in the commit of the snapshot. One of the names needs Delta's column mapping."""
+    large.database.execute(f'ALTER TABLE big ADD COLUMN "{name}" int DEFAULT 7')
+    large.read_on(to_the_end=True)
+    path = large.pipeline.lake.table(BIG)
+    version = DeltaTable(path).version()
+    large.database.execute(
+        "ALTER TABLE big ALTER n TYPE text USING 'n' || n, DROP COLUMN filler, ADD of_each int DEFAULT random() * 9",
+        f'ALTER TABLE big RENAME "{name}" TO "{name}_"',
+    )
+    capture(large.pipeline)
+    large.read_on()
+    assert DeltaTable(path).version() == version, "the old rows, until the last chunk is in"
+    large.database.execute("UPDATE big SET of_each = -1 WHERE id % 5 = 0", "UPDATE big SET id = -id WHERE id % 9 = 0")
+    large.read_on(to_the_end=True)
+    large.assert_equal()
+    large.database.execute("UPDATE big SET n = 'later' WHERE id % 7 = 0")
+    synced_without_spark(large.pipeline)
+    large.assert_equal()
+
+
 def killed_after_the_commit(large: LargeTable, monkeypatch: pytest.MonkeyPatch) -> None:
     large.read_on()
     with monkeypatch.context() as patched:

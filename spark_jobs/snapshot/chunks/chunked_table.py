@@ -249,7 +249,7 @@ def _columns(table: PlannedTable, read: TableRead, before: TableState | None) ->
     source = _read_columns(read)
     if table.writer(read) == "deltalake" and not keeps_past(table.mode):
         target = WholeTable.of(table.path, table.written(read), table.provenance(read, before))
-        if target is not None and not target.has_other_columns:
+        if target is not None:
             return PlannedColumns(source, "deltalake", target.physical, target.ids)
     return PlannedColumns(source, "spark", (), ())
 

@@ -236,11 +236,10 @@ class _StagedRows:
         if plan.columns.writer == "spark":
             return None
         target = WholeTable.of(self.chunked.table.path, self.table.written(self.read), provenance)
-        if target is not None and target.is_new:
-            return replace(target, physical=plan.columns.physical, ids=plan.columns.ids)
-        if target is None or (target.physical, target.ids) != (plan.columns.physical, plan.columns.ids):
+        written = None if target is None else target.in_files(plan.columns.physical, plan.columns.ids)
+        if written is None:
             raise VoidPlanError("somebody has replaced its Delta table")
-        return target
+        return written
 
     def files(self, target: WholeTable) -> WrittenFiles:
         if not self.chunked.commit_columns:
