@@ -44,7 +44,7 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.writers.held_rows import held_rows_within
-from spark_jobs.writers.merge_sql import KeyRange, quoted, ranged_key
+from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted, ranged_key
 from spark_jobs.writers.net_source import Frame, NetSource, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.past_rows import arrow_values_at, values_at
@@ -134,7 +134,18 @@ class _Whole:
             broadcast=rows.in_memory is not None and is_broadcast(rows.in_memory),
             in_memory=rows.in_memory,
             misfits=Misfits.all_of((rows.misfits, of_range)),
+            among=self._among,
         )
+
+    @property
+    def _among(self) -> str:
+        """By it Delta skips files. Empty if the net change may touch any row."""
+        shape, net = self.columns.shape, self.net
+        names = {own.attnum: f"t.{quoted(own.name)}" for own in shape.columns}
+        inside = in_spark(self.regions.regions, lambda column: names[column.attnum])
+        if net is None or not net.rows:
+            return f"({inside})"
+        return "" if net.key_range is None else f"({inside} OR {in_range(shape, net.key_range)})"
 
     @property
     def _moment(self) -> Moment:

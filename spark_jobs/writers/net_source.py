@@ -31,7 +31,8 @@ class NetSource:
     those that the range held. ``ended``: in modes ``soft_delete`` and ``history``, the TRUNCATE by which all rows of
     the table ended that are not among these rows. ``broadcast``: small enough for a broadcast join, so that the table's
     rows are not shuffled. ``in_memory``: the rows, if the driver has them. ``misfits``: of the rows, which hold other
-    values in their place.
+    values in their place. ``among``: a condition in SQL for the rows ``t`` of the table that it may touch, where these
+    mostly lie together; empty if there is none.
     """
 
     columns: NetColumns
@@ -46,6 +47,7 @@ class NetSource:
     broadcast: bool = False
     in_memory: pa.Table | None = None
     misfits: Misfits = NO_MISFITS
+    among: str = ""
 
     @property
     def is_empty(self) -> bool:

@@ -149,7 +149,7 @@ def _statement(path: str, net: NetSource) -> str:
         return history_statement(path, columns, net.key_range, net.ended)
     if columns.mode == "soft_delete":
         return soft_delete_statement(path, columns, net.key_range, net.ended)
-    return merge_statement(path, columns.shape, columns.unchanged, net.key_range)
+    return merge_statement(path, columns.shape, columns.unchanged, net.key_range, among=net.among)
 
 
 def _rewrite(rows: DataFrame, path: Location, net: NetSource, way: WriteWay, version: int) -> None:

@@ -105,7 +105,7 @@ def _is_certain(net: NetSource, table: TableFacts) -> bool:
 
 def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, compacts: bool) -> WriteWay:
     way = WriteWay("spark", net.least, compacts)
-    if net.least != "merge" or table is None:
+    if net.least != "merge" or net.among or table is None:
         return way
     if _may_be_rewritten(net, limits) and not table.is_read_row_by_row and _is_much(net, table.rows, limits):
         return replace(way, strategy="rewrite", broadcasts=net.rows <= limits.broadcast_keys)
