@@ -158,6 +158,6 @@ def _publish(spark: SparkSession, built: str, into: Location, origin: str) -> in
     """Copy the table to ``into`` in one commit. Returns the number of rows."""
     with spark_errors(f"{into} was not written"), isolated_session(spark, {}) as own:
         rows = own.read.format("delta").load(built)
-        properties = new_properties(features_of(rows.dtypes))
+        properties = new_properties(into, features_of(rows.dtypes))
         rows.write.format("delta").mode("error").options(**properties, userMetadata=origin).save(into)
         return rows_written(into, 0)

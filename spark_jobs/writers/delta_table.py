@@ -92,7 +92,7 @@ def replace_table(frame: DataFrame, path: str, layout: TableLayout = NO_LAYOUT) 
     the features that the columns need.
     """
     writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-    properties = new_properties(features_of(frame.dtypes)) | dict(layout.properties)
+    properties = new_properties(path, features_of(frame.dtypes)) | dict(layout.properties)
     writer.options(**properties).partitionBy(*layout.partition_by).save(path)
 
 

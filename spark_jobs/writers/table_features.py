@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
 from spark_jobs.delta.table import delta_identifier
+from spark_jobs.object_stores import store_of
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.session import isolated_session
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 # Delta's default has no limit, but a session may set another default for new tables. If a table forgot our transaction
 # identifier, it would accept the same commit twice
 TRANSACTIONS_STAY = {"delta.setTransactionRetentionDuration": "interval 36500 days"}
-# for tables that have none of their own: Spark's would be 10, and it reads each commit since twice where it writes one
-SHORT_LOG = {CHECKPOINT_PROPERTY: str(CHECKPOINT_INTERVAL)}
-OF_NEW_TABLES = TRANSACTIONS_STAY | SHORT_LOG
 
 _NOT_IN_PARQUET = frozenset(" ,;{}()\n\t=")
 
@@ -63,9 +61,21 @@ def features_of(columns: Iterable[tuple[str, str]]) -> tuple[Feature, ...]:
     return (TIMESTAMP_NTZ,) if any(LakeKind.TIMESTAMP_NTZ.value in sql for _, sql in pairs) else ()
 
 
-def new_properties(features: Sequence[Feature]) -> dict[str, str]:
-    """The properties with which Spark creates a table that has these features."""
-    return OF_NEW_TABLES | {feature.key: feature.value for feature in features}
+def new_properties(path: str, features: Sequence[Feature]) -> dict[str, str]:
+    """The properties with which Spark creates a table at ``path`` that has these features."""
+    return of_new_tables(path) | {feature.key: feature.value for feature in features}
+
+
+def of_new_tables(path: str) -> dict[str, str]:
+    """The properties with which a table at ``path`` is created."""
+    return TRANSACTIONS_STAY | short_log(path)
+
+
+def short_log(path: str) -> dict[str, str]:
+    """When Spark writes checkpoints of the table at ``path``, if nobody has set that. By default it does so after ten
+    commits, and reads each of them twice then. That takes many requests to an object store, but on a disk little time,
+    while each checkpoint takes as long as half a sync."""
+    return {CHECKPOINT_PROPERTY: str(CHECKPOINT_INTERVAL)} if store_of(path) is not None else {}
 
 
 def add_features(spark: SparkSession, path: Location, features: Sequence[Feature]) -> None:

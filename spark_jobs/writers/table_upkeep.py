@@ -36,7 +36,7 @@ from spark_jobs.writers.plain_table import (
     small_files,
 )
 from spark_jobs.writers.simpler_table import TableSimplified
-from spark_jobs.writers.table_features import SHORT_LOG, TRANSACTIONS_STAY
+from spark_jobs.writers.table_features import TRANSACTIONS_STAY, short_log
 from spark_jobs.writers.write_choice import compaction_writer
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvid
         small, table = (), plain_table(path)
     if before is None or table is None:
         return TableKept(_keep_with_spark(spark(), path, cuts, history))
-    kept = (compacted(table, small) if small else table).with_properties(_wanted(table.configuration, history))
+    kept = (compacted(table, small) if small else table).with_properties(_wanted(path, table.configuration, history))
     shorten_log(path, kept.version - kept.checkpoint)
     kept.remove_expired(history)
     return TableKept(TableFiles(len(before.files), len(kept.files)), (table.version, kept.version))
@@ -103,16 +103,18 @@ def _keep_with_spark(spark: SparkSession, path: Location, cuts: timedelta, histo
         if is_due:
             own.sql(f"REORG TABLE {table} APPLY (PURGE)")
         since = now.isoformat(timespec="seconds") if is_due or purged is None else purged
-        _set_properties(own, table, before["properties"], {**_wanted(before["properties"], history), _PURGED: since})
+        _set_properties(
+            own, table, before["properties"], {**_wanted(path, before["properties"], history), _PURGED: since}
+        )
         own.sql(f"OPTIMIZE {table}")
         own.sql(f"VACUUM {table}")
         after = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
     return TableFiles(before["numFiles"], after["numFiles"], is_due)
 
 
-def _wanted(properties: Mapping[str, str], history: History) -> dict[str, str]:
-    """The properties to be set on a table that has ``properties``."""
-    of_owner = {name: properties.get(name, value) for name, value in SHORT_LOG.items()}
+def _wanted(path: Location, properties: Mapping[str, str], history: History) -> dict[str, str]:
+    """The properties to be set on the table at ``path``, which has ``properties``."""
+    of_owner = {name: properties.get(name, value) for name, value in short_log(path).items()}
     return of_owner | history.properties | TRANSACTIONS_STAY
 
 

@@ -40,7 +40,7 @@ from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.held_rows import held_rows_within, readable_table
 from spark_jobs.writers.opened_table import FEATURES, MAX_ID, OpenedTable, file_bytes, known_fields, opened_table
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
-from spark_jobs.writers.table_features import COLUMN_MAPPING, OF_NEW_TABLES, features_of_columns
+from spark_jobs.writers.table_features import COLUMN_MAPPING, features_of_columns, of_new_tables
 from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata, said_by_source
 
 STEM = "snapshot"  # of the names of data files: see leftovers
@@ -173,7 +173,7 @@ class WholeTable:
         if self.before is not None:
             return self._replaced(files, provenance, self.before)
         transaction = Transaction(provenance.txn_app_id, provenance.commits)
-        features, settings = features_of_columns(self.columns), {**OF_NEW_TABLES}
+        features, settings = features_of_columns(self.columns), of_new_tables(self.path)
         if comment := self.said.comment if self.said is not None else "":
             settings |= {COMMENTED: "true"}
         if COLUMN_MAPPING in features:
