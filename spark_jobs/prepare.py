@@ -9,7 +9,9 @@ from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
+from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
@@ -24,7 +26,7 @@ from spark_jobs.tables.stopped_tables import TableStopped, none_can_go_on, requi
 @dataclass(frozen=True)
 class Prepared:
     """``pipeline`` with the tables that its patterns match now. ``tables`` are followed, in the order of the
-    configuration; ``ledger`` says how far they, and the messages table, are.
+    configuration; ``ledger`` says how far they, and the messages table, are. ``flushed``: the end of the server's WAL.
 
     ``missing`` tables need a new generation: they have none in this chapter of the log, or one in another mode, with
     other types or with other masks, or that lacks columns which are no longer ignored. Each has a sentence that says
@@ -34,6 +36,7 @@ class Prepared:
 
     pipeline: Pipeline
     ledger: Ledger
+    flushed: Lsn
     tables: tuple[QualifiedName, ...]
     missing: Mapping[QualifiedName, str]
     stopped: tuple[TableStopped, ...] = ()
@@ -69,7 +72,8 @@ def prepare(pipeline: Pipeline) -> Prepared:
             require_readable(connection, pipeline.source, pipeline.relations(names))
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
-        last = prepare_slot(pipeline, tables)
+        last = prepare_slot(pipeline, tables, connection)
+        flushed = flushed_lsn(connection)
     ledger = replace(ledger, last=last) if ledger else Ledger(pipeline.lake, last)
     began = BegunGenerations(pipeline, ledger, masks)
     # a cut may be older than a table's newest generation, so the table itself is asked before a new one is begun
@@ -80,7 +84,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
         began = replace(began, ledger=ledger)
         needing = tuple(name for name in needing if began.needs_another(name))
     missing = {name: began.why_from_source(name) for name in needing}
-    return Prepared(pipeline, ledger, tables, missing, stopped)
+    return Prepared(pipeline, ledger, flushed, tables, missing, stopped)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Event
 
@@ -105,7 +105,7 @@ def sync(
     started = time.monotonic()
     prepared = prepare(pipeline)
     pipeline = prepared.pipeline
-    before = _flushed(pipeline) - prepared.ledger.last.window.hi
+    before = prepared.flushed - prepared.ledger.last.window.hi
     stopped = {table.name for table in prepared.stopped}
     done = _Done(stopped, prepared.ledger.last, prepared.ledger)
     with (
@@ -120,7 +120,7 @@ def sync(
             # once the others are up to date, there is time to read on, or to wait for the snapshot a little longer
             if not (done.goes_on or (done.waits and exporter.is_worth_waiting_for)):
                 break
-    lag = max(0, _flushed(pipeline) - captured.landed_end)
+        lag = max(0, _flushed(run) - captured.landed_end)
     return done.report(prepared, exporter.waits_for, before, lag, time.monotonic() - started)
 
 
@@ -145,13 +145,13 @@ def _follow(run: Run, done: _Done) -> CaptureReport:
     If a table's file was moved, and the change log does not yet reach what may explain it, one more round follows;
     otherwise the table would be read again only by the next sync.
     """
-    pipeline = run.pipeline
-    upto, waited = _flushed(pipeline), False
+    pipeline, waited = run.pipeline, False
     with _capturing(pipeline, run.progress) as begin_capture:
-        capturing = begin_capture(upto)
+        capturing = begin_capture(None)
         while True:
             captured = capturing.result()
             done.landed(captured)
+            upto = captured.upto
             if not captured.caught_up:
                 capturing = begin_capture(upto)
             excluding = {*done.failed, *done.waiting, *done.held}
@@ -171,8 +171,9 @@ def _follow(run: Run, done: _Done) -> CaptureReport:
 
 
 @contextmanager
-def _capturing(pipeline: Pipeline, progress: Progress) -> Iterator[Callable[[Lsn], Future[CaptureReport]]]:
-    """Captures up to an LSN in a thread, which an error or an interrupt of the block ends at its next messages."""
+def _capturing(pipeline: Pipeline, progress: Progress) -> Iterator[Callable[[Lsn | None], Future[CaptureReport]]]:
+    """Captures up to an LSN, by default to the WAL that is flushed then, in a thread, which an error or an interrupt of
+    the block ends at its next messages."""
     ended = Event()
 
     def shown(step: Step) -> None:
@@ -291,6 +292,7 @@ class _Done:
 
 
 @again_when_lost
-def _flushed(pipeline: Pipeline) -> Lsn:
-    with connected(pipeline.source.dsn) as connection:
+def _flushed(run: Run) -> Lsn:
+    guarding = run.guard.connect()
+    with connected(run.pipeline.source.dsn) if guarding is None else nullcontext(guarding) as connection:
         return flushed_lsn(connection)

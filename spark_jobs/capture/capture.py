@@ -36,6 +36,7 @@ from spark_jobs.postgres.slot import (
     NoSpareSlotError,
     advance_slot,
     flushed_lsn,
+    peek_few,
     read_window,
     readable_slot,
     without,
@@ -45,6 +46,8 @@ from spark_jobs.retries import again_when_lost
 from spark_jobs.tables.matching_tables import refreshed
 
 _log = logging.getLogger(__name__)
+
+_LITTLE_BYTES = 16 << 20  # of WAL, whose messages are then all in memory
 
 
 @dataclass(frozen=True)
@@ -301,7 +304,15 @@ def _read(
                 return halves
             except SourceUnreachableError as error:  # no second connection could be opened
                 _log.info("%s; window %s is read in one", error, window)
+    elif through == "peek" and plugin.output == "binary" and _holds_little(session, window):
+        return nullcontext((peek_few(session.control, slot, window, options),))
     return read_window(session.bulk(), slot, window, options, through=through, output=plugin.output)
+
+
+def _holds_little(session: CaptureSession, window: Window) -> bool:
+    """Whether a window can only hold transactions that began shortly before it ends, so that none is large."""
+    begin = session.slot.restart_lsn
+    return begin is not None and window.hi - begin <= _LITTLE_BYTES
 
 
 def _may_peek(session: CaptureSession, lsn: Lsn) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from spark_jobs.capture.chapter import land_first_marker
 from spark_jobs.capture.continuity import check_slot, following_slot, slot_identity
@@ -25,11 +26,14 @@ from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.tables.selected_columns import column_lists, require_withheld
 
 
-def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = None) -> WindowMarker:
+def prepare_slot(
+    pipeline: Pipeline, names: Sequence[QualifiedName] | None = None, connection: Connection | None = None
+) -> WindowMarker:
     """Create publication, slot and the log's first marker where missing; returns the log's last marker.
 
     ``names`` are the lake's tables that can be followed, by default those of the configuration. A publication that we
     may alter is changed to hold exactly their source tables; with no names at all it is left alone.
+    ``connection``: to the source; by default a new one.
 
     The order matters: a publication must exist before the WAL that is read with it. Safe to repeat after a crash
     between any two steps. Raises BreakError when the slot's next changes do not follow on the log's last window.
@@ -40,7 +44,8 @@ def prepare_slot(pipeline: Pipeline, names: Sequence[QualifiedName] | None = Non
     if names is None:
         names = configured_names(pipeline)
     relations = None if names is None else pipeline.relations(names)
-    with connected(source.dsn) as control, slot_lock(control, source.slot):
+    session = connected(source.dsn) if connection is None else nullcontext(connection)
+    with session as control, slot_lock(control, source.slot):
         identity = slot_identity(control, pipeline)
         checkpoint = landed_end(pipeline.lake)
         if checkpoint is not None:

@@ -78,8 +78,7 @@ def connected(dsn: SecretStr, *, statement_timeout: str = STATEMENT_TIMEOUT) -> 
     connection = opened(conninfo(dsn), _connect)
     try:
         with source_errors("a statement failed"):
-            connection.execute(PIN_STATEMENT)
-            connection.execute("SELECT set_config('statement_timeout', %s, false)", [statement_timeout])
+            connection.execute(f"{PIN_STATEMENT}, set_config('statement_timeout', %s, false)", [statement_timeout])
             yield connection
     finally:
         connection.close()

@@ -325,6 +325,21 @@ def read_window(
                 yield reader
 
 
+def peek_few(connection: Connection, slot: str, window: Window, options: Options) -> pa.RecordBatch:
+    """As ``read_window`` by a peek, of a plugin with binary output, where few messages are to be expected: all are
+    fetched at once, and no bulk connection is needed, which costs more than they do."""
+    query = _changes_query("peek", slot, window.hi, without(options, "two_phase"), "binary")
+    with (
+        window_errors(slot, window),
+        _binary_output(slot),
+        source_errors("PostgreSQL refused"),
+        connection.transaction(),
+    ):
+        connection.execute("SET LOCAL statement_timeout = 0")
+        rows = connection.execute(query, binary=True).fetchall()
+    return pa.record_batch({"data": pa.array([data for (data,) in rows], pa.binary())})
+
+
 @contextmanager
 def window_errors(slot: str, window: Window) -> Iterator[None]:
     """Name the window in the server's errors."""
@@ -391,10 +406,15 @@ def _drop_copy(bulk: dbapi.Connection, copy: str) -> None:
 
 @contextmanager
 def _output_of(bulk: dbapi.Connection, slot: str, query: str) -> Iterator[pa.RecordBatchReader]:
+    with _binary_output(slot), streamed(bulk, query) as reader:
+        yield reader
+
+
+@contextmanager
+def _binary_output(slot: str) -> Iterator[None]:
     """The server raises an error when the function is for text and the plugin's output is binary; name the cause."""
     try:
-        with streamed(bulk, query) as reader:
-            yield reader
+        yield
     except SourceError as error:
         if "produces binary output" not in error.what:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from spark_jobs.column_options import OnUnrepresentable
@@ -16,6 +16,7 @@ from spark_jobs.schema.lake_types import LakeType, lake_type
 # fixed within a cluster, but differ between clusters
 FIRST_VARYING_OID = 10_000
 FIRST_NORMAL_OID = 16_384  # FirstNormalObjectId: objects below it came with the cluster and never change in it
+_CONFIGURED = ("chosen_type", "on_unrepresentable")  # of a column, by the configuration
 
 
 def means_the_same_everywhere(typid: int) -> bool:
@@ -124,10 +125,7 @@ class RelationFacts:
         return self.relreplident == "f"
 
     def to_json(self) -> str:
-        fields = asdict(self)
-        for column in fields["columns"]:
-            del column["chosen_type"], column["on_unrepresentable"]
-        return json.dumps(fields, separators=(",", ":"), sort_keys=True)
+        return json.dumps(_landed(self), default=_landed, separators=(",", ":"), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RelationFacts:
@@ -146,6 +144,11 @@ class RelationFacts:
             declared_key=tuple(fields.get("declared_key", ())),
             mask=fields.get("mask", ""),
         )
+
+
+def _landed(facts: Any) -> dict[str, Any]:
+    """The fields of the facts of a table, a column or a type. ``asdict`` would copy each value of each."""
+    return {name: field for name, field in vars(facts).items() if name not in _CONFIGURED}
 
 
 def landed_facts(texts: Iterable[bytes], of: object) -> tuple[RelationFacts, ...]:

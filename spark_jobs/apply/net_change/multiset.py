@@ -45,7 +45,7 @@ def net_copies(
         old = Spans.of(*changes.spans(index, removed, np.ones(len(removed), dtype=bool)))
         return typed_values(ordered, index, _both(_new_spans(ordered, index, added), old), on_unrepresentable)
 
-    values = in_threads(column, range(len(shape.columns)))
+    values = in_threads(column, range(len(shape.columns)), len(changes))
     copies = np.repeat(np.array([1, -1], dtype=np.int64), [len(added), len(removed)])
     commits = moments.take(added).then(Moments.never(len(removed))).values(written)
     columns = [pa.array(copies), *(each.values for each in values), *commits.values()]

@@ -118,7 +118,7 @@ def outcome_of(
     """``rows``: actions. Those that are ``valued`` are puts and become upserts with all values; the others become
     deletes with only their key."""
     reader = _Outcome(actions, rows, valued, on_unrepresentable)
-    columns = in_threads(reader.column, range(len(actions.ordered.shape.columns)))
+    columns = in_threads(reader.column, range(len(actions.ordered.shape.columns)), len(rows))
     kept = np.zeros(len(rows), dtype=bool)
     # all columns that a row keeps come from the same row: their chains end at the same action
     roots = rows

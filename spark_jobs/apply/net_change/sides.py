@@ -66,7 +66,8 @@ class Sides:
         def typed(index: int) -> Fitted:
             return typed_values(self.ordered, index, columns[index][0], on_unrepresentable)
 
-        return SideValues(in_threads(typed, range(len(columns))), self._names_of([lacks for _, lacks in columns]))
+        values = in_threads(typed, range(len(columns)), len(self.slots))
+        return SideValues(values, self._names_of([lacks for _, lacks in columns]))
 
     def _names_of(self, lacks: list[np.ndarray]) -> pa.Array:
         marked = np.stack(lacks, axis=1)
