@@ -108,7 +108,8 @@ def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, 
     if net.least != "merge" or net.among or table is None:
         return way
     if _may_be_rewritten(net, limits) and not table.is_read_row_by_row and _is_much(net, table.rows, limits):
-        return replace(way, strategy="rewrite", broadcasts=net.rows <= limits.broadcast_keys)
+        # and no compaction: it would be a commit between, in which the rewrite would seem to be another writer's
+        return WriteWay("spark", "rewrite", broadcasts=net.rows <= limits.broadcast_keys)
     touched = table.touched_bytes if net.broadcast else math.inf
     return replace(
         way,

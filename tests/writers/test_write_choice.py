@@ -165,6 +165,11 @@ def test_a_merge_by_spark_of_few_rows_into_small_files(touched: int, expected: W
     assert write_way(by_executors, None, "spark", _LIMITS) == WriteWay("spark", "merge"), "nobody knows its size"
 
 
+def test_a_rewrite_by_spark_is_not_compacted() -> None:
+    """What it has written itself needs none, and would seem to be another writer's after a second commit."""
+    assert write_way(_MANY, _SMALL, "spark", _LIMITS, compacts=True) == WriteWay("spark", "rewrite", broadcasts=True)
+
+
 def test_a_rewrite_by_spark_sends_so_many_keys_to_all_tasks() -> None:
     for rows, broadcasts in ((500, True), (501, False)):
         way = write_way(replace(_MANY, rows=rows), _SMALL, "spark", _LIMITS)
