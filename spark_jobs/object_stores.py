@@ -270,6 +270,9 @@ def _variable(*names: str) -> str | None:
     return next((name for name in names if os.environ.get(name)), None)
 
 
+# a file beside each commit, which readers can do without. To rename it there takes eleven requests on S3, and on Azure
+# goes through Hadoop's FileContext, whose class for abfss:// knows no connection without TLS
+_NO_CHECKSUMS: Mapping[str, str] = {"spark.databricks.delta.writeChecksumFile.enabled": "false"}
 _S3 = ObjectStore(
     "s3",
     _s3,
@@ -279,8 +282,7 @@ _S3 = ObjectStore(
     excludes=("software.amazon.awssdk:bundle",),
     takes=frozenset({"endpoint", "region", "path_style"}),
     log_store="postgres_cdc.ConditionalLogStore",
-    # a file beside each commit, which readers can do without; to rename it there takes eleven requests
-    spark={"spark.databricks.delta.writeChecksumFile.enabled": "false"},
+    spark=_NO_CHECKSUMS,
 )
 _GS = ObjectStore(
     "gs",
@@ -308,6 +310,7 @@ _ABFSS = ObjectStore(
     lambda hadoop: (f"org.apache.hadoop:hadoop-azure:{hadoop}",),
     _azure_options,
     takes=frozenset({"endpoint"}),
+    spark=_NO_CHECKSUMS,
 )
 _STORES: Mapping[str, ObjectStore] = {"s3": _S3, "s3a": _S3, "s3n": _S3, "gs": _GS, "abfss": _ABFSS}
 _SHORT = "az"

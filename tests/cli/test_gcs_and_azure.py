@@ -1,5 +1,5 @@
 """Lakes on the emulators of Google's and Azure's storage, without Spark: snapshots, changes, maintenance, and
-every row compared. With it, on Google's: ``tests/spark/test_on_gcs.py``."""
+every row compared. With it: ``tests/spark/test_on_gcs.py``, ``test_on_abfss.py``."""
 
 from __future__ import annotations
 
