@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 from psycopg import sql
 from pydantic import SecretStr
 
-from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
+from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.errors import BreakError, PreconditionError, SourceUnreachableError
@@ -26,7 +24,7 @@ from spark_jobs.snapshot.export import ctid_ranges, range_query
 from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from tests.fixtures.pipelines import pipeline_of
-from tests.fixtures.servers import Database, fresh_database
+from tests.fixtures.servers import Database, fresh_database, started
 
 pytestmark = pytest.mark.postgres
 
@@ -34,21 +32,15 @@ TABLE = "CREATE TABLE orders (id bigint PRIMARY KEY)"
 
 
 def test_wal_level_is_not_logical(tmp_path: Path) -> None:
-    binaries = wheel_binaries(18)
-    assert binaries is not None
-    folder = Path(tempfile.mkdtemp(prefix="postgres-replica-"))
-    try:
-        with running_postgres(folder, binaries=binaries, settings={"wal_level": "replica"}) as server:
-            database = Database(server, "postgres")
-            database.execute(TABLE)
-            with pytest.raises(PreconditionError, match="SET wal_level = 'logical'") as caught:
-                prepare_slot(pipeline_of(database, tmp_path / "lake", "orders"))
-            assert "\n" not in str(caught.value)
-            with pytest.raises(PreconditionError, match="wal_level"), exported_snapshot(SecretStr(database.dsn)):
-                pass
-            assert database.execute("SELECT 1 FROM pg_replication_slots") == []
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with started(18, {"wal_level": "replica"}) as server:
+        database = Database(server, "postgres")
+        database.execute(TABLE)
+        with pytest.raises(PreconditionError, match="SET wal_level = 'logical'") as caught:
+            prepare_slot(pipeline_of(database, tmp_path / "lake", "orders"))
+        assert "\n" not in str(caught.value)
+        with pytest.raises(PreconditionError, match="wal_level"), exported_snapshot(SecretStr(database.dsn)):
+            pass
+        assert database.execute("SELECT 1 FROM pg_replication_slots") == []
 
 
 def test_another_cluster_under_the_same_name(database: Database, postgres_16: PostgresServer, tmp_path: Path) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
-from cdc_assets.demo.embedded_postgres import running_postgres
 from spark_jobs.capture.plugins import NEWEST_SERVER
 from spark_jobs.doctor.checks import Verdict
 from spark_jobs.doctor.source_checks import server_checks
@@ -17,7 +14,7 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.privileges import ServerSettings, server_settings
 from spark_jobs.postgres.slot import spare_slots
 from tests.fixtures.server_binaries import VERSIONS
-from tests.fixtures.servers import Database, binaries_of
+from tests.fixtures.servers import Database, started
 from tests.fixtures.standbys import base_backup, copy_started, wait_for_replay
 
 
@@ -83,14 +80,10 @@ def test_the_slot_of_a_repack_takes_none_of_ours(database_19: Database) -> None:
 @pytest.mark.postgres
 def test_a_standby_decodes_while_its_primary_has_a_logical_slot() -> None:
     with (
-        tempfile.TemporaryDirectory(prefix="postgres-19-", ignore_cleanup_errors=True) as folder,
-        running_postgres(
-            Path(folder), binaries=binaries_of(19), version=19, settings={"wal_level": "replica"}
-        ) as primary,
+        started(19, {"wal_level": "replica"}) as primary,
         base_backup(primary, standby=True) as copy,
         copy_started(primary, copy, {"wal_level": "replica"}) as standby,
     ):
-        Path(folder).chmod(0o755)  # the user who runs the server is another than root
 
         def of_standby() -> ServerSettings:
             wait_for_replay(primary, standby)

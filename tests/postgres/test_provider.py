@@ -5,8 +5,6 @@ No service is here: its roles and settings are made on a server of our own.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +14,7 @@ import pytest
 from psycopg import sql
 from pydantic import SecretStr
 
-from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres
+from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.slot_findings import slot_findings
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import HealthLimits
@@ -29,7 +27,7 @@ from spark_jobs.postgres.privileges import role_privileges, server_settings
 from spark_jobs.postgres.provider import PROVIDERS, SELF_MANAGED, Provider, provider_of
 from tests.cli.command import configured
 from tests.fixtures.pipelines import pipeline_of
-from tests.fixtures.servers import Database, binaries_of, fresh_database
+from tests.fixtures.servers import Database, fresh_database, started
 from tests.postgres.odd_role import odd_role
 
 pytestmark = pytest.mark.postgres
@@ -41,13 +39,9 @@ each_provider = pytest.mark.parametrize("provider", [pytest.param(each, id=each.
 @pytest.fixture(scope="module")
 def modest() -> Iterator[PostgresServer]:
     """A server without logical decoding. Roles are the server's, so no other test is to see them."""
-    folder = Path(tempfile.mkdtemp(prefix="postgres-provider-"))
     settings = {"wal_level": "replica", "max_replication_slots": "1", "max_wal_senders": "1"}
-    try:
-        with running_postgres(folder, binaries=binaries_of(18), settings=settings) as server:
-            yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with started(18, settings) as server:
+        yield server
 
 
 @pytest.fixture

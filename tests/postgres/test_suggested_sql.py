@@ -7,10 +7,9 @@ What the doctor suggests for role, publication and tables is in ``test_hints_of_
 from __future__ import annotations
 
 import re
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,7 +39,8 @@ from spark_jobs.table_mask import TableMask
 from tests.documented_grants import documented_role
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
-from tests.fixtures.servers import Database, binaries_of, fresh_database
+from tests.fixtures.server_folders import server_folder
+from tests.fixtures.servers import Database, binaries_of, fresh_database, started
 
 pytestmark = [pytest.mark.postgres]
 
@@ -121,7 +121,7 @@ def test_a_forgotten_session_is_ended(database: Database, step: Callable[[Databa
 
 def test_a_lost_slot_that_nobody_has_read_is_dropped(tmp_path: Path) -> None:
     """On a server of its own: the setting holds for all slots."""
-    with _server_of_its_own(max_slot_wal_keep_size="1MB") as server, fresh_database(server) as database:
+    with started(18, {"max_slot_wal_keep_size": "1MB"}) as server, fresh_database(server) as database:
         pipeline = pipeline_of(database, tmp_path / "lake", "public.item")
         database.execute(
             "CREATE TABLE item (id int PRIMARY KEY)",
@@ -139,7 +139,7 @@ def test_wal_level_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the command line says goes before what ALTER SYSTEM says, so it says nothing of it here."""
     ours = {name: value for name, value in embedded_postgres.LOGICAL_SETTINGS.items() if name != "wal_level"}
     monkeypatch.setattr(embedded_postgres, "LOGICAL_SETTINGS", ours)
-    with _folder() as folder:
+    with server_folder("18") as folder:
         for expected in (Verdict.FAIL, Verdict.OK):
             with running_postgres(folder, binaries=binaries_of(18)) as server:
                 with connected(SecretStr(server.dsn())) as connection:
@@ -150,19 +150,6 @@ def test_wal_level_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
                     statement, then = check.remedy.split(", then ")
                     assert then == "restart the server"
                     Database(server, "postgres").execute(statement)
-
-
-@contextmanager
-def _server_of_its_own(**settings: str) -> Iterator[PostgresServer]:
-    with _folder() as folder, running_postgres(folder, binaries=binaries_of(18), settings=settings) as server:
-        yield server
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Not pytest's tmp_path: root's is closed to the user that runs the server."""
-    with tempfile.TemporaryDirectory(prefix="postgres-18-", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 def _discover(pipeline: Pipeline) -> None:
