@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,6 +31,7 @@ from spark_jobs.tables.catalogue_changes import change_without_event, is_of_earl
 from tests.capture.orders import TABLE, slots
 from tests.fixtures.pipelines import MakePipeline, pipeline_of
 from tests.fixtures.server_binaries import server_binaries
+from tests.fixtures.server_folders import server_folder
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
@@ -213,10 +212,9 @@ def on_disk(folder: Path) -> Iterator[Database]:
 def test_a_disk_put_back_to_an_earlier_state(tmp_path: Path) -> None:
     """Slot, system identifier and timeline come back with it; and when it is looked at, the WAL has grown past the
     log."""
-    scratch = Path(tempfile.mkdtemp(prefix="postgres-disk-"))
-    scratch.chmod(0o755)  # the user who runs the server is another than root
-    disk, earlier, lake = scratch / "disk", scratch / "earlier", tmp_path / "lake"
-    try:
+    lake = tmp_path / "lake"
+    with server_folder("15") as scratch:
+        disk, earlier = scratch / "disk", scratch / "earlier"
         with on_disk(disk) as database:
             database.execute(TABLE)
             prepare_slot(pipeline_of(database, lake, "orders"))
@@ -237,16 +235,12 @@ def test_a_disk_put_back_to_an_earlier_state(tmp_path: Path) -> None:
             assert begin_chapter(pipeline, names, after=last, what="put back") is not None
             database.execute(INSERT)
             assert sum(marker.changes for marker in capture(pipeline).landed) == 1
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def test_another_cluster_behind_the_address_and_back_again(tmp_path: Path) -> None:
     """LSNs go back. Said by each that looks, the sensor too; one server runs at a time."""
-    scratch = Path(tempfile.mkdtemp(prefix="postgres-clusters-"))
-    scratch.chmod(0o755)  # the user who runs the server is another than root
     lake = tmp_path / "lake"
-    try:
+    with server_folder("15") as scratch:
         with on_disk(scratch / "first") as database:
             pipeline = pipeline_of(database, lake, "orders")
             database.execute(TABLE)
@@ -262,8 +256,6 @@ def test_another_cluster_behind_the_address_and_back_again(tmp_path: Path) -> No
             assert landed(pipeline).window.hi < lsn, "the clusters do not show what the test is about"
         with on_disk(scratch / "first") as database:
             moved(pipeline_of(database, lake, "orders"), database)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     # a table that grew from a snapshot of the first chapter is brought to no window behind it, whatever its LSN
     markers = ChangeLog(pipeline.lake.change_log).markers(state.ordinal)
     assert [marker.identity.chapter for marker in markers] == [2, 2, 4, 4]

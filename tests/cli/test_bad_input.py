@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
+from cdc_assets.demo.embedded_postgres import PostgresServer
 from tests.cli.command import Command, configured
-from tests.fixtures.servers import Database, fresh_database
+from tests.fixtures.servers import Database, fresh_database, started
 
 pytestmark = pytest.mark.postgres
 
@@ -89,18 +89,8 @@ def test_lake_not_writable(database: Database, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def modest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """A server that is not set up for us: no logical decoding, and one slot in all."""
-    import shutil
-    import tempfile
-
-    binaries = wheel_binaries(18)
-    assert binaries is not None
-    folder = Path(tempfile.mkdtemp(prefix="postgres-modest-"))
-    settings = {"wal_level": "replica", "max_replication_slots": "1"}
-    try:
-        with running_postgres(folder, binaries=binaries, settings=settings) as server:
-            yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with started(18, {"wal_level": "replica", "max_replication_slots": "1"}) as server:
+        yield server
 
 
 def test_wal_level(modest: PostgresServer, tmp_path: Path) -> None:

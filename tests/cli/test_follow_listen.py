@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cdc_assets.demo.embedded_postgres import running_postgres
 from tests.cli.command import configured
 from tests.cli.following import following
+from tests.fixtures.server_folders import server_folder
 from tests.fixtures.servers import Database, binaries_of
 from tests.fixtures.waiting import wait_until
 
@@ -25,10 +24,8 @@ _PATIENCE_SECONDS = 120
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # not pytest's tmp_path: root's is closed to the user that runs the server
-    made = Path(tempfile.mkdtemp(prefix="postgres-listen-"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    with server_folder("listen") as made:
+        yield made
 
 
 def health(url: str) -> requests.Response:

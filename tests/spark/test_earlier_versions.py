@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +27,7 @@ from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from tests.apply.annotations import in_source, said
 from tests.at_night import at_night
+from tests.fixtures.server_folders import server_folder
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def _unpacked(archive: Path) -> Iterator[tuple[Database, Pipeline]]:
     """The server and the lake as the earlier version left them."""
     binaries = wheel_binaries(18)
     assert binaries is not None
-    folder = Path(tempfile.mkdtemp(prefix="earlier-"))
-    folder.chmod(0o755)  # the server may run as another user
-    try:
+    with server_folder("earlier") as folder:
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")
         (folder / "server" / "data").chmod(0o700)
@@ -63,8 +61,6 @@ def _unpacked(archive: Path) -> Iterator[tuple[Database, Pipeline]]:
             tables = tuple(Table(QualifiedName("public", name), mode) for name, mode in MODES.items())
             source = Source(SecretStr(server.dsn("shop")), "shop", "shop", messages=True)
             yield Database(server, "shop"), Pipeline("shop", source, Lake(str(folder / "lake")), tables=tables)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_there_is_something_to_read() -> None:

@@ -3,8 +3,6 @@ EXCEPT, REPACK (CONCURRENTLY)."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres
+from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.errors import CdcError
@@ -22,7 +20,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
-from tests.fixtures.servers import Database, binaries_of, fresh_database
+from tests.fixtures.servers import Database, fresh_database, started
 from tests.spark.followed_pipeline import Followed
 
 if TYPE_CHECKING:
@@ -55,13 +53,8 @@ TABLES = (
 @pytest.fixture(scope="module")
 def modest() -> Iterator[PostgresServer]:
     """As PostgreSQL comes: nobody has set it up for logical decoding."""
-    binaries = binaries_of(19)
-    folder = Path(tempfile.mkdtemp(prefix="postgres-19-replica-"))
-    try:
-        with running_postgres(folder, binaries=binaries, version=19, settings={"wal_level": "replica"}) as server:
-            yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with started(19, {"wal_level": "replica"}) as server:
+        yield server
 
 
 @pytest.fixture

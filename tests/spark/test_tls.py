@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from spark_jobs.snapshot.range_read import RangeQuery, read_range
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
-from tests.fixtures.server_binaries import server_binaries
-from tests.fixtures.servers import Database, fresh_database
+from tests.fixtures.server_folders import server_folder
+from tests.fixtures.servers import Database, binaries_of, fresh_database
 from tests.spark.followed_pipeline import Followed
 
 if TYPE_CHECKING:
@@ -58,8 +57,15 @@ class TlsServer:
 
 @pytest.fixture(scope="module")
 def tls() -> Iterator[TlsServer]:
-    folder = Path(tempfile.mkdtemp(prefix="postgres-tls-"))  # not pytest's: root's is closed to the server's user
-    folder.chmod(0o755)
+    with server_folder("tls") as folder:
+        _certify(folder)
+        with running_postgres(folder / "server", binaries=binaries_of(18)) as server:
+            _require_tls(server, folder)
+            yield TlsServer(server, folder)
+
+
+def _certify(folder: Path) -> None:
+    """Make a server's certificate, of one of two authorities."""
 
     def openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
@@ -72,14 +78,6 @@ def tls() -> Iterator[TlsServer]:
     openssl("req", *new[:3], "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
     signed = ("-CA", "right.crt", "-CAkey", "right.key", "-CAcreateserial")
     openssl("x509", "-req", "-in", "server.csr", *signed, "-out", "server.crt", "-days", "2")
-    binaries = server_binaries(18)
-    assert binaries is not None
-    try:
-        with running_postgres(folder / "server", binaries=binaries) as server:
-            _require_tls(server, folder)
-            yield TlsServer(server, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _require_tls(server: PostgresServer, folder: Path) -> None:
