@@ -97,7 +97,7 @@ def stopped(followed: Followed) -> tuple[TableApplied, ...]:
     return apply(Run(followed.pipeline, lambda: followed.spark)).tables
 
 
-@pytest.mark.parametrize("step", ["before", "during"])
+@pytest.mark.parametrize("step", [at_night("before"), "during"])
 def test_one_that_is_overtaken_writes_nothing(
     returned: Followed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
