@@ -12,6 +12,7 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.output_choice import FEW
+from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import Terminal, new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.doctor import Diagnosis, Verdict, diagnose
@@ -22,15 +23,18 @@ _STYLE = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
 
 @click.command("doctor")
 @config_option
+@click.option("--spark", "by_spark", is_flag=True, help="Start Spark, too, and let it write a small table to the lake.")
 @output_options
 @click.pass_obj
-def command(terminal: Terminal, config: Path) -> Outcome:
+def command(terminal: Terminal, config: Path, by_spark: bool) -> Outcome:
     """Check every precondition, change nothing.
 
     Checks the source (settings, privileges, publication, tables, slot), the lake and Spark, and says for each fault
     how to correct it. Exit code 1 if something would stop sync.
     """
-    diagnosis = diagnose(load_pipeline(config))
+    pipeline = load_pipeline(config)
+    with lazy_session(pipeline.spark) as spark:
+        diagnosis = diagnose(pipeline, spark if by_spark else None)
     count = len(diagnosis.failures)
     failed = f"{count} of {len(diagnosis.checks)} checks failed"
     problems = (PreconditionError(failed, hint="correct what is marked fail"),) if count else ()

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor.checks import Check, Diagnosis, Verdict, fail, ok
 from spark_jobs.errors import CdcError, SourceError
+from spark_jobs.spark.provider import SparkProvider
 
 __all__ = ["Check", "Diagnosis", "Verdict", "diagnose", "diagnose_source"]
 
 
-def diagnose(pipeline: Pipeline) -> Diagnosis:
-    """Check source, tables, lake and Spark; a check that cannot be made is a failure like any other."""
-    return Diagnosis(pipeline.name, tuple(_checks(pipeline)))
+def diagnose(pipeline: Pipeline, spark: SparkProvider | None = None) -> Diagnosis:
+    """Check source, tables, lake and Spark; a check that cannot be made is a failure like any other. With ``spark`` the
+    lake is also written through it."""
+    return Diagnosis(pipeline.name, tuple(_checks(pipeline, spark)))
 
 
 def diagnose_source(pipeline: Pipeline) -> Diagnosis:
@@ -21,7 +23,7 @@ def diagnose_source(pipeline: Pipeline) -> Diagnosis:
     return Diagnosis(pipeline.name, tuple(_source(pipeline)))
 
 
-def _checks(pipeline: Pipeline) -> Iterator[Check]:
+def _checks(pipeline: Pipeline, spark: SparkProvider | None) -> Iterator[Check]:
     from spark_jobs.doctor.lake_checks import lake_path_check
     from spark_jobs.doctor.log_check import change_log_check
     from spark_jobs.doctor.spark_checks import spark_checks
@@ -31,6 +33,10 @@ def _checks(pipeline: Pipeline) -> Iterator[Check]:
     yield lake_path_check(pipeline.lake)
     yield from change_log_check(pipeline)
     yield from spark_checks(pipeline.spark)
+    if spark is not None:
+        from spark_jobs.doctor.lake_by_spark import lake_checks_by_spark
+
+        yield from lake_checks_by_spark(pipeline.lake, spark)
 
 
 def _source(pipeline: Pipeline) -> Iterator[Check]:

@@ -18,6 +18,7 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.whole_files import content_of, create_file
+from spark_jobs.doctor.lake_by_spark import lake_checks_by_spark
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.qualified_name import QualifiedName
@@ -156,6 +157,11 @@ def _raced(pipeline: Pipeline, spark: SparkSession, writers: ThreadPoolExecutor,
     return [] if won == [entry] else [f"version {version}: {won} have written, and it has {entry}"]
 
 
+def doctor(pipeline: Pipeline, spark: SparkSession) -> list[str]:
+    """What its checks by Spark find."""
+    return [f"{check.what}: {check.verdict}" for check in lake_checks_by_spark(pipeline.lake, lambda: spark)]
+
+
 def alter(pipeline: Pipeline, spark: SparkSession) -> None:
     spark.sql(f"ALTER TABLE delta.`{pipeline.lake.table(PLAIN)}` SET TBLPROPERTIES ('by' = 'others')")
 
@@ -206,6 +212,7 @@ PROGRAMS: dict[str, Any] = {
         go_back,
         write_one_version_twice,
         race,
+        doctor,
         alter,
         optimize,
         properties,

@@ -18,6 +18,7 @@ from tests.fixtures.servers import Database
 
 _CACHE = Path(__file__).parents[2] / ".cache"
 _SECONDS = 1500
+HEALTHY = ["lake.path through Spark: ok", "commits of Spark: ok"]  # says the doctor
 TABLES: list[str | dict[str, str]] = [
     'public."my table"',
     "public.note",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fixtures.gcs_server import GcsServer
 from tests.fixtures.servers import Database
-from tests.spark.s3_pipelines import TABLES, answer, assert_followed, in_store, make_tables, started
+from tests.spark.s3_pipelines import HEALTHY, TABLES, answer, assert_followed, in_store, make_tables, started
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.nightly, pytest.mark.timeout(1200)]
 
@@ -18,6 +18,7 @@ def test_a_lake_is_followed_and_verified(tmp_path: Path, database: Database, gcs
     make_tables(database)
     lake, config = gcs_server.lake(database.name), gcs_server.spark_config
     command = in_store("gs", tmp_path, database, lake, gcs_server.environment, TABLES, config=config)
-    [followed, problems] = answer(started(command, "follow", "race"))
+    [followed, problems, healthy] = answer(started(command, "follow", "race", "doctor"))
     assert_followed(followed, "spark")
     assert problems == []
+    assert healthy == HEALTHY

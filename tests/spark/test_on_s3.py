@@ -13,7 +13,7 @@ from tests.at_night import at_night
 from tests.fixtures.s3_server import S3Server
 from tests.fixtures.servers import Database
 from tests.fixtures.store_proxy import Rule, StoreProxy, every, lost_commits, through
-from tests.spark.s3_pipelines import TABLES, answer, assert_followed, make_tables, on_s3, started
+from tests.spark.s3_pipelines import HEALTHY, TABLES, answer, assert_followed, make_tables, on_s3, started
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
@@ -29,15 +29,15 @@ def test_a_lake_is_followed_and_verified(
     gets a checkpoint after five commits."""
     make_tables(database)
     command = on_s3(tmp_path, database, s3_server, tables)
-    [followed, written, costs] = answer(
-        started(command, "follow", "write_one_version_twice", f"count_requests {s3_server.metrics} {syncs}")
-    )
+    count = f"count_requests {s3_server.metrics} {syncs}"
+    [followed, written, costs, healthy] = answer(started(command, "follow", "write_one_version_twice", count, "doctor"))
     assert_followed(followed, "spark", len(tables))
     assert written == ["written", "written", "FileAlreadyExistsException", "written"], (
         "the second is the first one, again"
     )
     sys.stdout.write(f"syncs of one changed table by Spark: {costs} requests\n")
     assert max(map(max, costs)) <= 110
+    assert healthy == HEALTHY
 
 
 FAULTS: dict[str, Callable[[], Rule]] = {
