@@ -24,7 +24,8 @@ class WriteLimits:
     its appends adds a file; a small table with so many is rewritten as one. ``rows_of_file``: fewer are not worth a
     file of their own. ``streamed_bytes``: files of that size are written anew by this process in a minute or two, row
     group by row group; ``in_passing_bytes``: small ones, after an append, in seconds. ``in_memory_bytes``: of rows that
-    it cannot take one by one: those of a small table with a new snapshot, or without a key, those that may go.
+    it cannot take one by one: those of a small table with a new snapshot; with commit columns but without a key, those
+    that are equal to one that goes.
 
     ``whole_files_bytes``: up to that size, Spark's MERGE rewrites whole files, which takes one join less than deletion
     vectors. ``interpreted_bytes``: up to that, it interprets expressions, too. Ten changes of 1,000 rows took 3.3 CPU

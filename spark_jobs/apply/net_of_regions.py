@@ -24,6 +24,7 @@ from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import NO_CHANGES
+from spark_jobs.decode.equal_rows import DistinctRows
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
@@ -48,7 +49,7 @@ from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted, ranged_key
 from spark_jobs.writers.net_source import Frame, NetSource, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.past_rows import arrow_values_at, values_at
-from spark_jobs.writers.rewritten_rows import comparable_keys, places_of
+from spark_jobs.writers.rewritten_rows import comparable_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -175,11 +176,12 @@ class _Whole:
         self.regions.require_unaltered()
         keys = rows.select(self._key_names)
         table_keys = table_keys.rename_columns(self._key_names).cast(keys.schema).filter(inside)
-        places = places_of(comparable_keys(table_keys), comparable_keys(keys))
-        if places is None:  # a key is in the table twice: Spark says so
+        by_key = DistinctRows.of(comparable_keys(keys))
+        if by_key is None:  # a key is in the source twice: Spark says so
             return None
+        is_gone = pc.is_null(by_key.places_of(comparable_keys(table_keys)))
         written = arrow_values_at(self._moment, rows, self.work.state.generation.commit_columns)
-        parts = [self._changes(written, UPSERT), self._changes(table_keys.filter(pc.is_null(places)), DELETE)]
+        parts = [self._changes(written, UPSERT), self._changes(table_keys.filter(is_gone), DELETE)]
         if self.net is not None and self.net.in_memory is not None:
             parts.append(self.net.in_memory.filter(~inside))
         return pa.concat_tables(parts), rows.num_rows, misfits

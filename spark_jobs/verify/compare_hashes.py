@@ -42,7 +42,7 @@ def _hashes(rows: DataFrame, shape: TableShape) -> dict[int, tuple[int, Decimal]
     """Per bucket: the number of its rows, and the sum of their hashes."""
     from pyspark.sql import functions as fn
 
-    values = [printed(fn.col(quoted(column.name)), column) for column in shape.columns]
+    values = [printed(quoted(column.name), column) for column in shape.columns]
     hashed = rows.select(_bucket(shape).alias("bucket"), row_hash(values).alias("hash"))
     buckets = hashed.groupBy("bucket").agg(fn.count(fn.lit(1)), fn.sum(fn.col("hash").cast("decimal(20,0)"))).collect()
     return {row[0]: (row[1], row[2]) for row in buckets}
@@ -52,7 +52,7 @@ def _bucket(shape: TableShape) -> Column:
     from pyspark.sql import functions as fn
 
     places = shape.key_indices or range(len(shape.columns))
-    key = [printed(fn.col(quoted(shape.columns[i].name)), shape.columns[i]) for i in places]
+    key = [printed(quoted(shape.columns[i].name), shape.columns[i]) for i in places]
     return fn.pmod(fn.xxhash64(*key), fn.lit(_BUCKETS)).cast("int")
 
 

@@ -9,6 +9,7 @@ import logging
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.decode.equal_rows import comparable_rows
 from spark_jobs.errors import LakeError
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import value
@@ -16,7 +17,6 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
 from spark_jobs.writers.held_rows import held_rows, readable_table
 from spark_jobs.writers.opened_table import file_bytes, known_fields, source_columns
-from spark_jobs.writers.rewritten_rows import comparable
 
 _log = logging.getLogger(__name__)
 
@@ -50,16 +50,12 @@ def are_equal(source: pa.Table, lake: pa.Table, shape: TableShape) -> bool:
     if source.num_rows != lake.num_rows:
         return False
     names = [column.name for column in shape.columns]
-    of_lake = _printed(lake.select(names).rename_columns(list(map(value, range(len(names))))))
+    of_lake = comparable_rows(lake.select(names).rename_columns(list(map(value, range(len(names))))))
     try:
-        of_source = _printed(source).cast(of_lake.schema)
+        of_source = comparable_rows(source).cast(of_lake.schema)
     except pa.ArrowException:  # somebody has given the table other types
         return False
     return bool(_sorted(of_source).equals(_sorted(of_lake)))
-
-
-def _printed(rows: pa.Table) -> pa.Table:
-    return pa.table(list(map(comparable, rows.columns)), rows.column_names)
 
 
 def _sorted(rows: pa.Table) -> pa.Table:

@@ -107,7 +107,7 @@ def _numbered(rows: DataFrame, shape: TableShape, name: Callable[[int], str]) ->
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
-    values = [printed(fn.col(name(i)), column) for i, column in enumerate(shape.columns)]
+    values = [printed(name(i), column) for i, column in enumerate(shape.columns)]
     return rows.withColumn(_copy(name), fn.row_number().over(Window.partitionBy(*values).orderBy(*values)))
 
 
@@ -130,7 +130,7 @@ def source_state(shape: TableShape) -> Column:
     """A hash of the source's values in a joined row; null if the source has no such row."""
     from pyspark.sql import functions as fn
 
-    values = [printed(fn.col(_source(i)), column) for i, column in enumerate(shape.columns)]
+    values = [printed(_source(i), column) for i, column in enumerate(shape.columns)]
     return fn.when(fn.col("in_source"), row_hash(values))
 
 
@@ -178,9 +178,7 @@ def _differing_columns(shape: TableShape) -> Column:
 
 
 def _equal(i: int, column: LakeColumn) -> Column:
-    from pyspark.sql import functions as fn
-
-    return printed(fn.col(_source(i)), column).eqNullSafe(printed(fn.col(_lake(i)), column))
+    return printed(_source(i), column).eqNullSafe(printed(_lake(i), column))
 
 
 def _key_text(value: Column, column: LakeColumn) -> Column:

@@ -4,14 +4,13 @@ files that hold a changed row."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
 
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.append import FilesMode, commit_files
@@ -23,9 +22,10 @@ from spark_jobs.errors import first_line
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.file_layout import file_layout, written_columns
+from spark_jobs.writers.lost_copies import row_change
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.opened_table import FEATURES, OpenedTable
-from spark_jobs.writers.rewritten_rows import RowChange, RowPiece
+from spark_jobs.writers.rewritten_rows import RowPiece
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
 from spark_jobs.writers.touched_files import TouchedFiles, all_files, touched_files
 from spark_jobs.writers.write_choice import WriteWay
@@ -66,23 +66,29 @@ class ArrowWriter:
         return opened.opened.log.version + 1
 
     def _is_written(self, net: NetSource, way: WriteWay, commit: CommitProperties) -> bool:
-        """False if Spark has to do it: for a row that is not there, or for the number of rows that are counted."""
-        is_whole, change = way.strategy in ("overwrite", "rewrite"), RowChange(net)
-        if way.strategy in ("append", "overwrite"):
-            old_files: TouchedFiles | None = TouchedFiles()
-        else:
-            old_files = (all_files if is_whole else touched_files)(self.opened, change, self.limits.in_memory_bytes)
-        added = None if old_files is None else change.added(self.limits.rows_of_file, old_files.counted)
-        if old_files is None or added is None:
+        """False if Spark has to do it: for a row that is not there, or for the number of rows that are looked at."""
+        is_whole, change = way.strategy in ("overwrite", "rewrite"), row_change(net, self.limits.in_memory_bytes)
+        old_files = TouchedFiles()
+        if way.strategy == "rewrite":
+            old_files = all_files(self.opened, change)
+        elif way.strategy == "merge":
+            old_files = touched_files(self.opened, change, net)
+        added = change.added(self.limits.rows_of_file)
+        if added is None:
             return False
         pieces = [*(piece.through(change.kept) for piece in old_files.pieces), *added]
         # a merge makes no more files than it replaces
-        files = self._files(pieces, len(old_files.removals) if way.strategy == "merge" else pa.cpu_count(), net.columns)
+        most = len(old_files.removals) if way.strategy == "merge" else pa.cpu_count()
+        written = self._files(pieces, most, net.columns)
+        if not change.is_done:
+            _remove(written)
+            return False
+        files = [action for each in written for action in each.actions]
         mode: FilesMode = "overwrite" if is_whole else "append"
         commit_files(self.opened.table, [*files, *old_files.removals], mode, self.opened.table.schema(), commit)
         return True
 
-    def _files(self, pieces: Sequence[RowPiece], most: int, columns: NetColumns) -> list[AddAction]:
+    def _files(self, pieces: Sequence[RowPiece], most: int, columns: NetColumns) -> list[DataFiles]:
         """The rows in data files, of which each core writes one if so many are worth it, but no more than ``most``."""
         opened, schema = self.opened, written_columns(columns.shape.columns, columns.mode)
         layout, filesystem = file_layout(schema, *opened.in_files(schema.names)), table_filesystem(opened.path)
@@ -102,10 +108,14 @@ class ArrowWriter:
         try:
             in_threads(lambda each: write(*each), zip(written, runs, strict=True))
         except BaseException:
-            for files in written:
-                files.remove()
+            _remove(written)
             raise
-        return [action for files in written for action in files.actions]
+        return written
+
+
+def _remove(written: Iterable[DataFiles]) -> None:
+    for files in written:
+        files.remove()
 
 
 def commit_without_rows_here(opened: OpenedTable, provenance: Provenance) -> bool:

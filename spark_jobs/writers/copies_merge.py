@@ -1,27 +1,28 @@
-"""Insert and delete copies of rows in a Delta table without a key, in one MERGE.
+"""Insert and delete copies of rows in a Delta table without a key, in one MERGE, or all rows of the table anew.
 
 MERGE cannot delete one of several equal rows. So it deletes all copies of such a row and inserts those that stay again;
-their number is counted first. Rows are equal if PostgreSQL prints them alike; nulls are equal. Commit columns do not
-count: of rows that are equal but for these, the oldest go.
+their number is counted first. Rows are found by a hash of the whole row, and then compared: they are equal if
+PostgreSQL prints them alike; nulls are equal. Commit columns do not count: of rows that are equal but for these, the
+oldest go.
 """
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import and_
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.net_columns import COPIES, DELETE, OPERATION, UPSERT, misfit_fields, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.causes import MISSING_ROW
-from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted
-from spark_jobs.writers.row_equality import printed, printed_sql
+from spark_jobs.writers.merge_sql import KeyRange, in_range, named_columns, quoted
+from spark_jobs.writers.row_equality import printed, printed_sql, quick_hash_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _SOURCE = "copies_of_rows"  # a temporary view
+_HASH = "row_hash"
 
 
 def summed_copies(rows: DataFrame, shape: TableShape) -> DataFrame:
@@ -31,7 +32,7 @@ def summed_copies(rows: DataFrame, shape: TableShape) -> DataFrame:
 
     summed = fn.sum(COPIES.name).cast("bigint").alias(COPIES.name)
     noted = [field.name for field in misfit_fields(shape) if field.name in rows.columns]
-    equal = (printed(fn.col(value(i)), column).alias(f"equal{i}") for i, column in enumerate(shape.columns))
+    equal = (printed(value(i), column).alias(f"equal{i}") for i, column in enumerate(shape.columns))
     return (
         rows.groupBy(*equal)
         .agg(summed, *_firsts(shape), *(fn.max(name).alias(name) for name in noted))
@@ -54,70 +55,78 @@ def merge_copies(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRa
     table has, unless ``lenient``."""
     from pyspark.sql import functions as fn
 
-    if shape.source_columns != shape.columns:
-        table_rows = _held_equal(rows.where(f"{COPIES.name} < 0"), path, shape, key_range)
-        _oldest_gone(rows, shape, table_rows, lenient=lenient).createOrReplaceTempView(_SOURCE)
-        rows.sparkSession.sql(_merge_statement(path, shape, key_range))
-        return
-    going = _going(rows.where(f"{COPIES.name} < 0"), path, shape, key_range, lenient=lenient)
-    inserted = (
-        _repeated(going, fn.col("stay"), shape),
-        _repeated(rows.where(f"{COPIES.name} > 0"), fn.col(COPIES.name), shape),
-    )
-    source = going.select(fn.lit(DELETE).alias(OPERATION), *_names(shape))
-    for copies in inserted:
-        source = source.unionByName(copies.select(fn.lit(UPSERT).alias(OPERATION), *_names(shape)))
-    source.createOrReplaceTempView(_SOURCE)
+    going, table = _going(rows, shape), rows.sparkSession.read.format("delta").load(path)
+    if key_range is not None:
+        table = table.alias("t").where(in_range(shape, key_range))
+    left = _left(rows, _joined(table, going, shape, "left_semi"), shape, lenient=lenient)
+    deleted = going.select(fn.lit(DELETE).alias(OPERATION), _HASH, *_names(shape))
+    inserted = left.select(fn.lit(UPSERT).alias(OPERATION), fn.lit(None).cast("bigint").alias(_HASH), *_names(shape))
+    deleted.unionByName(inserted).createOrReplaceTempView(_SOURCE)
     rows.sparkSession.sql(_merge_statement(path, shape, key_range))
 
 
-def _going(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRange | None, *, lenient: bool) -> DataFrame:
-    """Each row that loses copies, once, with the number of copies that are left (``stay``)."""
-    from pyspark.sql import functions as fn
-
-    table = rows.sparkSession.read.format("delta").load(path).alias("t")
-    if key_range is not None:
-        table = table.where(in_range(shape, key_range))
-    table_rows = table.select(
-        *(fn.col(f"t.{quoted(column.name)}").alias(f"h{i}") for i, column in enumerate(shape.columns))
-    )
-    equal = (
-        printed(fn.col(value(i)), column).eqNullSafe(printed(fn.col(f"h{i}"), column))
-        for i, column in enumerate(shape.columns)
-    )
-    numbered = rows.withColumn("row", fn.monotonically_increasing_id())
-    matched = numbered.join(table_rows.withColumn("is_held", fn.lit(True)), reduce(and_, equal), "left")
-    counted = matched.groupBy("row").agg(
-        (fn.count("is_held") + fn.first(COPIES.name)).alias("left_over"), *_firsts(shape)
-    )
-    return counted.select(_never_below_zero(fn.col("left_over"), lenient=lenient).alias("stay"), *_names(shape))
+def with_copies(rows: DataFrame, table: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
+    """All rows of the ``table`` once ``rows`` are merged into it. Fails as ``merge_copies``."""
+    going = _going(rows, shape)
+    left = _left(rows, _joined(table, going, shape, "left_semi"), shape, lenient=lenient)
+    return _joined(table, going, shape, "left_anti").unionByName(left).selectExpr(*named_columns(shape.columns))
 
 
 def rows_left(rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
     """The rows of a table that was empty before ``rows`` of ``COPIES`` and values with commit columns."""
-    return _oldest_gone(rows, shape, None, lenient=lenient).where(f"{OPERATION} = {UPSERT}").select(*_names(shape))
+    return _newest_left(rows, shape, None, lenient=lenient)
 
 
-def _held_equal(going: DataFrame, path: str, shape: TableShape, key_range: KeyRange | None) -> DataFrame:
-    """The table's rows of which copies go."""
+def _going(rows: DataFrame, shape: TableShape) -> DataFrame:
+    """Those of which copies go, with a hash of the whole row."""
     from pyspark.sql import functions as fn
 
-    table = going.sparkSession.read.format("delta").load(path).alias("t")
-    if key_range is not None:
-        table = table.where(in_range(shape, key_range))
-    table_rows = table.select(
-        *(fn.col(f"t.{quoted(each.name)}").alias(value(i)) for i, each in enumerate(shape.columns))
-    )
-    going_rows = going.select(*(fn.col(value(i)).alias(f"g{i}") for i in range(len(shape.source_columns))))
-    equal = (
-        printed(fn.col(value(i)), column).eqNullSafe(printed(fn.col(f"g{i}"), column))
-        for i, column in enumerate(shape.source_columns)
-    )
-    return table_rows.join(going_rows, reduce(and_, equal), "left_semi")
+    return rows.where(f"{COPIES.name} < 0").withColumn(_HASH, fn.expr(_hash(map(value, _places(shape)), shape)))
 
 
-def _oldest_gone(rows: DataFrame, shape: TableShape, table_rows: DataFrame | None, *, lenient: bool) -> DataFrame:
-    """A delete of each row of which copies go, and an upsert of each copy left of ``table_rows`` and those added.
+def _joined(table: DataFrame, going: DataFrame, shape: TableShape, how: str) -> DataFrame:
+    """The table's rows of which copies go, or those of which none go. The hash alone is the join's key: then Spark
+    neither sorts nor looks up all columns of all rows."""
+    from pyspark.sql import functions as fn
+
+    names = [quoted(column.name) for column in shape.columns]
+    hashed = fn.expr(_hash(names, shape)).alias(_HASH)
+    held = table.select(hashed, *(fn.col(name).alias(value(i)) for i, name in enumerate(names)))
+    equal = _equal((f"t.{value(i)}" for i in _places(shape)), shape)
+    return held.alias("t").join(going.alias("s"), fn.expr(f"t.{_HASH} = s.{_HASH} AND {equal}"), how).drop(_HASH)
+
+
+def _hash(values: Iterable[str], shape: TableShape) -> str:
+    """Of the ``values`` of all columns, expressions, those of the source."""
+    of_source = zip(values, shape.source_columns, strict=False)
+    return f"xxhash64({', '.join(quick_hash_sql(each, column) for each, column in of_source)})"
+
+
+def _equal(values: Iterable[str], shape: TableShape) -> str:
+    """The condition for a row that is equal to ``s``. Written so that Spark takes no part of it for a key of a join."""
+    pairs = (
+        (printed_sql(each, column), printed_sql(f"s.{value(i)}", column))
+        for i, (each, column) in enumerate(zip(values, shape.source_columns, strict=False))
+    )
+    return " AND ".join(f"coalesce({own} = {other}, {own} IS NULL AND {other} IS NULL)" for own, other in pairs)
+
+
+def _left(rows: DataFrame, table_rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
+    """The copies that are left of ``table_rows``, which hold every row of the table of which copies go, and all that
+    are added."""
+    from pyspark.sql import functions as fn
+
+    if shape.source_columns != shape.columns:
+        return _newest_left(rows, shape, table_rows, lenient=lenient)
+    names = _names(shape, COPIES.name)
+    once = table_rows.withColumn(COPIES.name, fn.lit(1).cast("bigint")).select(*names)
+    left_over = summed_copies(once.unionByName(rows.where(f"{COPIES.name} < 0").select(*names)), shape)
+    added = rows.where(f"{COPIES.name} > 0")
+    return copied_rows(left_over, shape, lenient=lenient).unionByName(copied_rows(added, shape, lenient=lenient))
+
+
+def _newest_left(rows: DataFrame, shape: TableShape, table_rows: DataFrame | None, *, lenient: bool) -> DataFrame:
+    """Each copy left of ``table_rows`` and those added, the oldest gone.
 
     No added row is older than one that was there before. So it makes no difference when in the range a row went.
     """
@@ -128,21 +137,21 @@ def _oldest_gone(rows: DataFrame, shape: TableShape, table_rows: DataFrame | Non
     copies = _repeated(rows.where(f"{COPIES.name} > 0"), fn.col(COPIES.name), shape)
     copies = copies if table_rows is None else copies.unionByName(table_rows)
     sides = going.unionByName(copies.select(fn.lit(0).cast("bigint").alias("going"), *_names(shape)))
-    equal = Window.partitionBy(*(printed(fn.col(value(i)), each) for i, each in enumerate(shape.source_columns)))
+    equal = Window.partitionBy(*(printed(value(i), each) for i, each in enumerate(shape.source_columns)))
     age = (fn.col(value(i)).asc_nulls_first() for i, each in enumerate(shape.columns) if each.of_commit)
     goes, is_delete = fn.sum("going").over(equal), fn.col("going") > 0
     counted = sides.select(
         goes.alias("goes"),
         (fn.count(fn.lit(1)).over(equal) - 1 - goes).alias("left_over"),
-        # the delete comes first, then the copies by their age
+        # what goes comes first, then the copies by their age
         fn.row_number().over(equal.orderBy(fn.desc("going"), *age)).alias("place"),
         is_delete.alias("is_delete"),
         *_names(shape),
     )
-    missing = fn.raise_error(fn.lit(MISSING_ROW)).cast("int")
-    delete = fn.lit(DELETE) if lenient else fn.when(fn.col("left_over") < 0, missing).otherwise(DELETE)
-    operation = fn.when(fn.col("is_delete"), delete).otherwise(UPSERT).alias(OPERATION)
-    return counted.where("is_delete OR goes = 0 OR place - 1 > goes").select(operation, *_names(shape))
+    missing = fn.raise_error(fn.lit(MISSING_ROW)).cast("boolean")
+    enough = fn.lit(False) if lenient else fn.when(fn.col("left_over") < 0, missing).otherwise(fn.lit(False))
+    is_left = fn.when(fn.col("is_delete"), enough).otherwise(fn.expr("goes = 0 OR place - 1 > goes"))
+    return counted.where(is_left).select(*_names(shape))
 
 
 def _repeated(rows: DataFrame, copies: Column, shape: TableShape) -> DataFrame:
@@ -161,9 +170,8 @@ def _never_below_zero(number: Column, *, lenient: bool) -> Column:
 
 def _merge_statement(path: str, shape: TableShape, key_range: KeyRange | None) -> str:
     names = [quoted(column.name) for column in shape.columns]
-    of_table = (printed_sql(f"t.{quoted(column.name)}", column) for column in shape.source_columns)
-    of_source = (printed_sql(f"s.{value(i)}", column) for i, column in enumerate(shape.source_columns))
-    equal = (f"{target} <=> {source}" for target, source in zip(of_table, of_source, strict=True))
+    of_table = [f"t.{name}" for name in names]
+    equal = f"{_hash(of_table, shape)} = s.{_HASH} AND {_equal(of_table, shape)}"
     within = () if key_range is None else (in_range(shape, key_range),)
     values = ", ".join(f"s.{value(i)}" for i in _places(shape))
     inserted = f"INSERT ({', '.join(names)}) VALUES ({values})"  # noqa: S608 - quoted names
@@ -171,7 +179,7 @@ def _merge_statement(path: str, shape: TableShape, key_range: KeyRange | None) -
         (
             f"MERGE INTO {delta_identifier(path)} AS t",
             f"USING {_SOURCE} AS s",
-            f"ON {' AND '.join((f's.{OPERATION} = {DELETE}', *equal, *within))}",
+            f"ON {' AND '.join((f's.{OPERATION} = {DELETE}', equal, *within))}",
             "WHEN MATCHED THEN DELETE",
             f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
         )

@@ -12,6 +12,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.decode.equal_rows import DistinctRows
 from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.net_columns import NetColumns, old_key, unchanged, value
 from spark_jobs.write_limits import WriteLimits
@@ -19,7 +20,7 @@ from spark_jobs.writers.held_rows import held_rows
 from spark_jobs.writers.merge_sql import in_range
 from spark_jobs.writers.net_source import NetSource, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable, file_bytes
-from spark_jobs.writers.rewritten_rows import comparable_keys, places_of
+from spark_jobs.writers.rewritten_rows import Places, comparable_keys
 
 
 def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -> NetSource | None:
@@ -50,9 +51,7 @@ def lacking(columns: NetColumns, rows: pa.Table) -> pa.ChunkedArray:
     return reduce(pc.or_, (_flag(rows, place) for place in columns.unchanged), nothing)
 
 
-def filled(
-    columns: NetColumns, rows: pa.Table, values: Mapping[int, pa.ChunkedArray], places: pa.ChunkedArray
-) -> pa.Table:
+def filled(columns: NetColumns, rows: pa.Table, values: Mapping[int, pa.ChunkedArray], places: Places) -> pa.Table:
     """``rows`` with the values that were not sent: those of the rows at ``places`` among those that have ``values``,
     by the index of the column."""
     for place in columns.unchanged:
@@ -69,7 +68,7 @@ def _flag(rows: pa.Table, place: int) -> pa.ChunkedArray:
 
 def _found(
     opened: OpenedTable, columns: NetColumns, rows: pa.Table, limits: WriteLimits
-) -> tuple[pa.Table, pa.ChunkedArray] | None:
+) -> tuple[pa.Table, pa.Array] | None:
     """Rows of the table; and for each of ``rows`` the place among them of the one with its key, or with the key that it
     had before: null where there is none."""
     shape = columns.shape
@@ -81,8 +80,8 @@ def _found(
     within = () if key_range is None else (in_range(shape, key_range),)
     table_rows = held_rows(opened.table, " AND ".join((live_rows(columns.mode) or "true", *within)))
     known = table_rows.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)
-    places = places_of(comparable_keys(keys_to_find), comparable_keys(known.cast(keys_to_find.schema)))
-    return None if places is None else (table_rows, places)
+    by_key = DistinctRows.of(comparable_keys(known.cast(keys_to_find.schema)))
+    return None if by_key is None else (table_rows, by_key.places_of(comparable_keys(keys_to_find)))
 
 
 def key_before(columns: NetColumns, rows: pa.Table, place: int) -> pa.ChunkedArray:

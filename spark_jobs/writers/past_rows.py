@@ -141,7 +141,7 @@ def _history(rows: DataFrame, table_rows: DataFrame, shape: TableShape, moment: 
     equal = reduce(
         and_,
         (
-            printed(fn.col(value(i)), column).eqNullSafe(printed(fn.col(_held_value(i)), column))
+            printed(value(i), column).eqNullSafe(printed(_held_value(i), column))
             for i, column in enumerate(shape.columns)
         ),
     )

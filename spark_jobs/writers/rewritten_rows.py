@@ -1,21 +1,20 @@
 """What a net change makes of a table's rows, a piece of them at a time: memory does not grow with the table. Each mode
-has its rule; that of Spark is the MERGE in ``merge_sql``, ``past_sql`` or ``copies_merge``.
-
-Rows without a key are equal if PostgreSQL prints them alike, and keys if it takes them for one: 0 and -0 are. Commit
-columns do not count: of rows that are equal but for these, the oldest go.
+has its rule; that of Spark is the MERGE in ``merge_sql`` or ``past_sql``. Keys are equal if PostgreSQL takes them for
+one: 0 and -0 are. Of tables without a key, see ``lost_copies``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
-from typing import TypeAlias
+from functools import cached_property, partial
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.decode.equal_rows import DistinctRows, comparable
 from spark_jobs.delta.data_files import slices
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
@@ -28,16 +27,13 @@ from spark_jobs.schema.mode_columns import (
     since_snapshot,
 )
 from spark_jobs.schema.moment import Moment
-from spark_jobs.schema.net_columns import COPIES, DELETE, OPERATION, UPSERT, NetColumns, value
+from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import Form, Mode, holds_changes
 from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.net_source import NetSource
 
 Places: TypeAlias = "pa.Array | pa.ChunkedArray"  # among other rows, of each row; null if there is none
-
-_ROW, _PLACE = "row", "place"
-_NEVER = -(2**63)  # older than all commits
 
 
 @dataclass(frozen=True)
@@ -57,44 +53,58 @@ class RowPiece:
         return RowPiece(self.rows, lambda: map(change, self.read()))
 
 
-@dataclass(frozen=True)
-class RowChange:
+class RowChange(Protocol):
     """A net change whose rows are in memory. A table becomes what is ``kept`` of its rows, and ``added``."""
 
+    @property
+    def matched_columns(self) -> tuple[str, ...]:
+        """The table's columns by which it ``touches`` rows."""
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether it has to see all rows of the table that it may touch before any are ``kept``."""
+
+    def touches(self, parts: Iterable[pa.Table]) -> bool:
+        """Whether one of these rows of the table may go, or get other values. ``parts``: the ``matched_columns`` at
+        least."""
+
+    def added(self, most: int) -> list[RowPiece] | None:
+        """The rows that are written beside those that are kept, in pieces of ``most`` rows at most. None if the net
+        change takes away a row that nobody has, or has to be left to Spark. Ask before any rows are kept."""
+
+    def kept(self, table_rows: pa.Table) -> pa.Table:
+        """What is left of these rows of the table, in its columns as they are written. Asked once for each row, by
+        several threads."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rows that go were among those that it was asked about."""
+
+
+@dataclass(frozen=True)
+class KeyedChange:
+    """Of a table with a key, or of one that holds changes. See ``RowChange``."""
+
     net: NetSource
+    looks_ahead = False
+    is_done = True
 
     @cached_property
     def matched_columns(self) -> tuple[str, ...]:
-        """The table's columns by which rows are matched: those of the key, or all of the source's."""
         shape = self._columns.shape
-        columns = [shape.columns[place] for place in shape.key_indices] if shape.has_key else shape.source_columns
-        return tuple(column.name for column in columns)
+        return tuple(shape.columns[place].name for place in shape.key_indices)
 
-    def may_change(self, table_rows: pa.Table) -> pa.ChunkedArray:
-        """For each of the table's rows whether it may go, or get other values. ``table_rows``: the
-        ``matched_columns`` at least."""
-        if self._columns.shape.has_key:
-            return pc.is_valid(self._places(table_rows))
-        return _may_be_among(self._matched(table_rows), self._wanted)
+    def touches(self, parts: Iterable[pa.Table]) -> bool:
+        return self.net.ended is not None or any(self._places(part).null_count < part.num_rows for part in parts)
 
     def kept(self, table_rows: pa.Table) -> pa.Table:
-        """What is left of these rows of the table. Without a key: those that cannot go."""
-        columns, table_rows = self._columns, _as_held(self._columns, table_rows)
-        if not columns.shape.has_key:
-            return table_rows.filter(pc.invert(self.may_change(table_rows)))
+        columns, table_rows = self._columns, as_held(self._columns, table_rows)
         return _RULES[columns.mode](table_rows, self._places(table_rows), self._changing, columns, self.net.ended)
 
-    def added(self, most: int, counted: pa.Table | None = None) -> list[RowPiece] | None:
-        """The rows that are written beside those that are kept, in pieces of ``most`` rows at most. ``counted``: of a
-        table without a key, all rows that may match one; those that stay are returned too. None if the net change takes
-        away a row that nobody has."""
+    def added(self, most: int) -> list[RowPiece]:
         columns = self._columns
-        if columns.shape.has_key or holds_changes(columns.mode):
-            written = _as_written if holds_changes(columns.mode) else _upserts
-            return [part.through(partial(written, columns)) for part in RowPiece.parts(self._rows, most)]
-        nothing = written_columns(columns.shape.columns).empty_table()
-        left = self._with_copies(nothing if counted is None else _as_held(columns, counted))
-        return None if left is None else RowPiece.parts(left, most)
+        written = as_written if holds_changes(columns.mode) else _upserts
+        return [part.through(partial(written, columns)) for part in RowPiece.parts(self._rows, most)]
 
     @property
     def _columns(self) -> NetColumns:
@@ -108,73 +118,20 @@ class RowChange:
     @cached_property
     def _changing(self) -> pa.Table:
         """The rows of the net change that change one of the table. In mode ``history``, others only begin."""
-        columns, rows = self._columns, self._rows
-        if not columns.shape.has_key:
-            return rows.filter(pc.less(rows.column(COPIES.name), 0))
-        return _ending(rows) if columns.mode == "history" else rows
+        return _ending(self._rows) if self._columns.mode == "history" else self._rows
 
     @cached_property
-    def _wanted(self) -> pa.Table:
-        """By what these rows are matched."""
-        if self._columns.shape.has_key:
-            return _keys(self._changing, self._columns)
-        return self._matched(_as_written(self._columns, self._changing))
+    def _wanted(self) -> DistinctRows:
+        wanted = DistinctRows.of(_keys(self._changing, self._columns))
+        assert wanted is not None, "a net change has one row for each key"
+        return wanted
 
-    @cached_property
-    def _in_order(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """If the key is one number: all keys in ascending order, and their places."""
-        if self._wanted.num_columns > 1 or not pa.types.is_integer(self._wanted.column(0).type):
-            return None
-        keys = self._wanted.column(0).to_numpy()
-        places = np.argsort(keys)
-        return keys[places], places
-
-    def _places(self, table_rows: pa.Table) -> Places:
+    def _places(self, table_rows: pa.Table) -> pa.Array:
         """For each row of the table the place of the changing row with its key, null if there is none."""
-        keys, in_order = self._matched(table_rows), self._in_order
-        if in_order is not None and len(in_order[0]) and not keys.column(0).null_count:
-            # in a tenth of the time of a join
-            ascending, places = in_order
-            values = keys.column(0).to_numpy()
-            at = np.minimum(np.searchsorted(ascending, values), len(places) - 1)
-            return pa.array(places[at], mask=ascending[at] != values)
-        # to join a part of the table with all keys would take most of the time
-        near = pc.indices_nonzero(_may_be_among(self._wanted, keys))
-        among = places_of(keys, self._wanted.take(near))
-        assert among is not None, "a net change has one row for each key"
-        return near.take(among)
-
-    def _matched(self, table_rows: pa.Table) -> pa.Table:
         schema = written_columns(self._columns.shape.columns, self._columns.mode)
-        table_rows = table_rows.select(self.matched_columns)
-        table_rows = table_rows.cast(pa.schema([schema.field(name) for name in table_rows.column_names]))
-        if self._columns.shape.has_key:
-            return _keys_held(table_rows, self._columns)
-        return pa.table([comparable(column) for column in table_rows.columns], table_rows.column_names)
-
-    def _with_copies(self, table_rows: pa.Table) -> pa.Table | None:
-        """Only rows that may be equal to one that goes are counted: to group all would take most of the time. No added
-        row is older than one that was there. So it makes no difference at which change of the range a row goes."""
-        rows, columns = self._rows, self._columns
-        copies, going = rows.column(COPIES.name), self._changing
-        added = np.repeat(np.arange(rows.num_rows), np.maximum(copies.to_numpy(), 0))
-        whole = pa.concat_tables([table_rows, _as_written(columns, rows).take(added)])
-        if not going.num_rows:
-            return whole
-        may_go, source = self.may_change(whole), self.matched_columns
-        counted, deletes = _oldest_first(whole.filter(may_go), columns), _as_written(columns, going).select(source)
-        places = _places_left(counted.select(source), deletes, going.column(COPIES.name), lenient=self.net.lenient)
-        if places is None:
-            return None
-        return pa.concat_tables([whole.filter(pc.invert(may_go)), counted.take(places)])
-
-
-def places_of(keys: pa.Table, among: pa.Table) -> pa.ChunkedArray | None:
-    """For each row of ``keys`` the place of the one with equal values ``among`` others, null if there is none. Both
-    have the same columns, without nulls. None if one of ``keys`` is there twice."""
-    names = keys.column_names
-    met = _numbered(keys, _ROW).join(_numbered(among.cast(keys.schema), _PLACE), names, join_type="left outer")
-    return met.sort_by(_ROW).column(_PLACE) if met.num_rows == keys.num_rows else None
+        keys = table_rows.select(self.matched_columns)
+        keys = keys.cast(pa.schema([schema.field(name) for name in keys.column_names]))
+        return self._wanted.places_of(_keys_held(keys, self._columns))
 
 
 def rows_of_snapshot(rows: pa.RecordBatch, form: Form, moment: Moment) -> pa.RecordBatch:
@@ -183,18 +140,6 @@ def rows_of_snapshot(rows: pa.RecordBatch, form: Form, moment: Moment) -> pa.Rec
         values = pa.repeat(pa.scalar(since_snapshot(column, moment), column.arrow), rows.num_rows)
         rows = rows.append_column(column.name, values)
     return rows
-
-
-def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values that are the same to Arrow if PostgreSQL prints them alike. Of floats: their bits, those of one NaN. Of
-    arrays: a text."""
-    if pa.types.is_list(column.type):
-        return pa.chunked_array([pa.array(map(_text, column.to_pylist()), pa.string())])
-    if not pa.types.is_floating(column.type):
-        return column
-    bits = pa.int32() if column.type == pa.float32() else pa.int64()
-    of_one_nan = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
-    return pa.chunked_array([chunk.view(bits) for chunk in of_one_nan.chunks], bits)
 
 
 def _comparable_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -272,13 +217,14 @@ def with_snapshot(table_rows: pa.Table, rows: pa.Table, shape: TableShape, mode:
     have begins then; what only the table has ends then. ``shape``: the table as it is written."""
     columns = NetColumns(shape, mode=mode)
     rows = pa.table([pa.repeat(pa.scalar(UPSERT), rows.num_rows), *rows.columns], [OPERATION, *_names(columns)])
-    table_rows = _as_held(columns, table_rows)
+    table_rows = as_held(columns, table_rows)
     if holds_changes(mode):
-        return pa.concat_tables([table_rows, _as_written(columns, rows)])
-    places = places_of(_keys_held(table_rows, columns), _keys(rows, columns))
-    assert places is not None, "a snapshot has one row for each key"
+        return pa.concat_tables([table_rows, as_written(columns, rows)])
+    by_key = DistinctRows.of(_keys(rows, columns))
+    assert by_key is not None, "a snapshot has one row for each key"
+    places = by_key.places_of(_keys_held(table_rows, columns))
     if mode == "soft_delete":
-        return pa.concat_tables([_soft_deleted(table_rows, places, rows, columns, moment), _as_written(columns, rows)])
+        return pa.concat_tables([_soft_deleted(table_rows, places, rows, columns, moment), as_written(columns, rows)])
     stays = pc.and_(pc.is_null(table_rows.column(VALID_TO_LSN.name)), pc.is_valid(places))
     for place, column in enumerate(shape.source_columns):
         own, other = comparable(table_rows.column(column.name)), comparable(rows.column(value(place)).take(places))
@@ -288,49 +234,14 @@ def with_snapshot(table_rows: pa.Table, rows: pa.Table, shape: TableShape, mode:
     ended = _of_history(others, pa.nulls(others.num_rows, pa.int64()), rows.slice(0, 0), columns, moment)
     is_new = np.ones(rows.num_rows, dtype=bool)
     is_new[places.filter(stays).to_numpy()] = False
-    return pa.concat_tables([table_rows.filter(stays), ended, _as_written(columns, rows.filter(pa.array(is_new)))])
+    return pa.concat_tables([table_rows.filter(stays), ended, as_written(columns, rows.filter(pa.array(is_new)))])
 
 
 _RULES = {"mirror": _mirrored, "soft_delete": _soft_deleted, "history": _of_history}
 
 
 def _upserts(columns: NetColumns, rows: pa.Table) -> pa.Table:
-    return _as_written(columns, rows.filter(pc.equal(rows.column(OPERATION), UPSERT)))
-
-
-def _oldest_first(rows: pa.Table, columns: NetColumns) -> pa.Table:
-    of_commit = [rows.column(column.name).cast(pa.int64()) for column in columns.shape.columns if column.of_commit]
-    if not of_commit:
-        return rows
-    ages = [pc.fill_null(column, _NEVER).to_numpy() for column in reversed(of_commit)]
-    return rows.take(np.lexsort(ages))
-
-
-def _places_left(rows: pa.Table, deletes: pa.Table, copies: pa.ChunkedArray, *, lenient: bool) -> np.ndarray | None:
-    """The places of those ``rows`` that are left if, of those equal to a row of ``deletes``, the first ones go.
-    ``copies``: how many of each, less than 0. None if there are not so many, unless ``lenient``."""
-    every = pa.concat_tables([deletes, rows])
-    names = [value(place) for place in range(every.num_columns)]
-    once = pa.repeat(pa.scalar(1, COPIES.arrow), rows.num_rows)
-    counts = pa.chunked_array([*copies.chunks, once], COPIES.arrow)
-    numbered = _numbered(pa.table([*map(comparable, every.columns), counts], [*names, COPIES.name]), _ROW)
-    # without threads, those that go come first
-    equal = numbered.group_by(names, use_threads=False).aggregate([(_ROW, "list"), (COPIES.name, "sum")])
-    sums, lists = equal.column(f"{COPIES.name}_sum").to_numpy(), equal.column(f"{_ROW}_list")
-    if not lenient and (sums < 0).any():
-        return None
-    order, added = pc.list_flatten(lists).to_numpy(), counts.to_numpy()
-    before = np.repeat(np.cumsum(sums) - sums, pc.list_value_length(lists).to_numpy())
-    is_left = (added[order] > 0) & (np.cumsum(added[order]) > before)
-    places: np.ndarray = order[is_left] - deletes.num_rows
-    return places
-
-
-def _may_be_among(rows: pa.Table, others: pa.Table) -> pa.ChunkedArray:
-    """Whether each value of a row is one that the others have in that column. Both have comparable values."""
-    return reduce(
-        pc.and_, (pc.is_in(own, other.unique()) for own, other in zip(rows.columns, others.columns, strict=True))
-    )
+    return as_written(columns, rows.filter(pc.equal(rows.column(OPERATION), UPSERT)))
 
 
 def _ending(rows: pa.Table) -> pa.Table:
@@ -348,12 +259,13 @@ def _keys_held(table_rows: pa.Table, columns: NetColumns) -> pa.Table:
     return comparable_keys(table_rows.select([*keys]).rename_columns([*keys.values()]))
 
 
-def _as_held(columns: NetColumns, table_rows: pa.Table) -> pa.Table:
+def as_held(columns: NetColumns, table_rows: pa.Table) -> pa.Table:
+    """Rows of a table in its columns as this process would write them."""
     schema = written_columns(columns.shape.columns, columns.mode)
     return table_rows.select(schema.names).cast(schema)
 
 
-def _as_written(columns: NetColumns, rows: pa.Table) -> pa.Table:
+def as_written(columns: NetColumns, rows: pa.Table) -> pa.Table:
     """``rows`` of a net change in the table's columns."""
     schema = written_columns(columns.shape.columns, columns.mode)
     return rows.select(_names(columns)).rename_columns(schema.names).cast(schema)
@@ -370,13 +282,5 @@ def _with(rows: pa.Table, columns: dict[str, pa.ChunkedArray]) -> pa.Table:
     return rows
 
 
-def _text(array: object) -> str | None:
-    return None if array is None else repr(array)
-
-
 def _time(moment: Moment) -> pa.Scalar:
     return pa.scalar(moment.at, DELETED_AT.arrow)
-
-
-def _numbered(rows: pa.Table, name: str) -> pa.Table:
-    return rows.append_column(name, pa.array(np.arange(rows.num_rows)))

@@ -17,22 +17,29 @@ if TYPE_CHECKING:
 _FLOATS = (LakeKind.FLOAT, LakeKind.DOUBLE)
 
 
-def printed(value: Column, column: LakeColumn) -> Column:
-    """An expression that is equal for two values if, and only if, PostgreSQL prints them alike."""
-    return _printed(value, column.lake_type)
-
-
-def _printed(value: Column, lake_type: LakeType) -> Column:
+def printed(value: str, column: LakeColumn) -> Column:
+    """``printed_sql`` as a column."""
     from pyspark.sql import functions as fn
 
-    element = lake_type.element
-    if element is not None:
-        return fn.transform(value, lambda each: fn.struct(each.isNull(), _printed(each, element)))
-    if lake_type.kind is LakeKind.VARIANT:  # Spark neither compares nor hashes variants; their keys are always sorted
-        return fn.to_json(value)
-    return value.cast("string") if lake_type.kind in _FLOATS else value
+    return fn.expr(printed_sql(value, column))
 
 
 def printed_sql(value: str, column: LakeColumn) -> str:
-    """``printed`` in SQL."""
-    return f"CAST({value} AS STRING)" if column.lake_type.kind in _FLOATS else value
+    """An expression that is equal for two values if, and only if, PostgreSQL prints them alike. ``value``: an
+    expression."""
+    return _printed(value, column.lake_type, 0)
+
+
+def _printed(value: str, lake_type: LakeType, depth: int) -> str:
+    if lake_type.element is not None:
+        each = f"e{depth}"
+        return f"transform({value}, {each} -> struct({each} IS NULL, {_printed(each, lake_type.element, depth + 1)}))"
+    if lake_type.kind is LakeKind.VARIANT:  # Spark neither compares nor hashes variants; their keys are always sorted
+        return f"to_json({value})"
+    return f"CAST({value} AS STRING)" if lake_type.kind in _FLOATS else value
+
+
+def quick_hash_sql(value: str, column: LakeColumn) -> str:
+    """An expression whose hash in Spark is the same for values that are ``printed`` alike. Others may have it too: to
+    print a number takes longer than all else of a hash."""
+    return printed_sql(value, column) if column.lake_type.kind is LakeKind.VARIANT else value

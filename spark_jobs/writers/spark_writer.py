@@ -26,7 +26,7 @@ from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.arranged_table import arrange, rewriting
-from spark_jobs.writers.copies_merge import copied_rows, merge_copies, rows_left
+from spark_jobs.writers.copies_merge import copied_rows, merge_copies, rows_left, with_copies
 from spark_jobs.writers.delta_table import table_at
 from spark_jobs.writers.merge_sql import (
     NET_CHANGE,
@@ -156,11 +156,14 @@ def _rewrite(rows: DataFrame, path: Location, net: NetSource, way: WriteWay, ver
     """Commit the table as of ``version`` with the net change ``rows`` in it."""
     from pyspark.sql.functions import broadcast, expr
 
-    shape = net.columns.shape
+    shape, table = net.columns.shape, table_at(rows.sparkSession, path, version)
+    if not shape.has_key:
+        written = with_copies(rows, table, shape, lenient=net.lenient)
+        written.write.format("delta").mode("overwrite").save(path)
+        return
     keys = rows.select(*(value(place) for place in shape.key_indices))
     if way.broadcasts:
         keys = broadcast(keys)
-    table = table_at(rows.sparkSession, path, version)
     unchanged = table.alias("t").join(keys.alias("s"), expr(" AND ".join(key_matches(shape, None))), "left_anti")
     upserts = rows.where(f"{OPERATION} = {UPSERT}").selectExpr(*named_columns(shape.columns))
     names = [quoted(column.name) for column in shape.columns]

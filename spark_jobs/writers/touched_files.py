@@ -15,53 +15,42 @@ from spark_jobs.delta.commit import time_now
 from spark_jobs.delta.data_files import row_groups
 from spark_jobs.delta.table import table_errors
 from spark_jobs.writers.held_rows import data_file, every_row, rows_of_part
+from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.rewritten_rows import RowChange, RowPiece
 
 
 @dataclass(frozen=True)
 class TouchedFiles:
-    """``pieces``: all rows of the files in the table's columns, which are read when they are written. ``counted``: see
-    ``RowChange.added``. ``removals``: remove the files from the table."""
+    """``pieces``: all rows of the files in the table's columns, which are read when they are written. ``removals``:
+    remove the files from the table."""
 
     pieces: tuple[RowPiece, ...] = ()
-    counted: pa.Table | None = None
     removals: tuple[RemoveAction, ...] = ()
 
 
-def touched_files(opened: OpenedTable, change: RowChange, most: int) -> TouchedFiles | None:
-    """Those of the version that is opened; all of them ``can_be_removed``. None if the rows that are ``counted`` take
-    more than ``most`` bytes in memory. Raises LakeError."""
-    net, every = change.net, pa.schema(opened.schema).names
+def touched_files(opened: OpenedTable, change: RowChange, net: NetSource) -> TouchedFiles:
+    """Those of the version that is opened; all of them ``can_be_removed``. Raises LakeError."""
     pieces, removals = list[RowPiece](), list[RemoveAction]()
-    counted = [pa.schema(opened.schema).empty_table()]
     for name, size in _files(opened.files_in_range(net.columns.shape, net.touched_range)):
         file = data_file(opened.path, name, size)
-        if net.columns.shape.has_key:
-            keys = _parts(opened, change.matched_columns, file)
-            is_touched = net.ended is not None or any(pc.any(change.may_change(part)).as_py() for part in keys)
-        else:
-            rows = _counted(_parts(opened, every, file), change, most - sum(each.nbytes for each in counted))
-            if rows is None:
-                return None
-            counted, is_touched = [*counted, *rows], bool(rows)
-        if is_touched:
+        if change.touches(_parts(opened, change.matched_columns, file)):
             pieces += _pieces(opened, file)
             removals.append(RemoveAction(name, True, time_now(), size, {}))
-    return TouchedFiles(tuple(pieces), pa.concat_tables(counted), tuple(removals))
+    return TouchedFiles(tuple(pieces), tuple(removals))
 
 
-def all_files(opened: OpenedTable, change: RowChange, most: int) -> TouchedFiles | None:
-    """All of them, for a commit that replaces the whole table. None, and raises, as ``touched_files``."""
+def all_files(opened: OpenedTable, change: RowChange) -> TouchedFiles:
+    """All of them, for a commit that replaces the whole table. Raises as ``touched_files``."""
     if opened.can_be_removed(opened.files):
         files = (data_file(opened.path, name, size) for name, size in _files(opened.files))
         pieces = [piece for file in files for piece in _pieces(opened, file)]
     else:  # deltalake knows which of their rows are deleted
         rows = pc.sum(opened.files.column("num_records")).as_py() or 0
         pieces = [RowPiece(rows, lambda: _grouped(opened, every_row(opened.table), pa.schema(opened.schema).names))]
-    nothing, parts = pa.schema(opened.schema).empty_table(), (part for piece in pieces for part in piece.read())
-    counted = [] if change.net.columns.shape.has_key else _counted(parts, change, most)
-    return None if counted is None else TouchedFiles(tuple(pieces), pa.concat_tables([nothing, *counted]))
+    if change.looks_ahead:
+        change.touches(part for piece in pieces for part in piece.read())
+    return TouchedFiles(tuple(pieces))
 
 
 def _files(files: pa.Table) -> Iterable[tuple[str, int]]:
@@ -87,15 +76,3 @@ def _grouped(opened: OpenedTable, batches: Iterator[pa.RecordBatch], names: Sequ
     with table_errors(f"{opened.path} cannot be read"):
         for group in row_groups(batches):
             yield pa.Table.from_batches(group).rename_columns([*names])
-
-
-def _counted(parts: Iterable[pa.Table], change: RowChange, most: int) -> list[pa.Table] | None:
-    """The rows that a table without a key may lose; None if they take more than ``most`` bytes."""
-    rows, size = list[pa.Table](), 0
-    for part in parts:
-        going = part.filter(change.may_change(part))
-        size += going.nbytes
-        if size > most:
-            return None
-        rows += [going] if going.num_rows else []
-    return rows

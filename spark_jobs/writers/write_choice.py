@@ -95,7 +95,7 @@ def _may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:
     """Whether Spark would rewrite the whole table if the net change is much of it. Most net changes are not."""
     if net.least != "merge" or net.rows < limits.rewritten_rows or net.keeps_values:
         return False
-    return net.columns.shape.has_key and not keeps_past(net.columns.mode)
+    return not keeps_past(net.columns.mode)
 
 
 def _is_certain(net: NetSource, table: TableFacts) -> bool:
@@ -109,7 +109,8 @@ def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, 
         return way
     if _may_be_rewritten(net, limits) and not table.is_read_row_by_row and _is_much(net, table.rows, limits):
         # and no compaction: it would be a commit between, in which the rewrite would seem to be another writer's
-        return WriteWay("spark", "rewrite", broadcasts=net.rows <= limits.broadcast_keys)
+        is_broadcast = net.columns.shape.has_key and net.rows <= limits.broadcast_keys
+        return WriteWay("spark", "rewrite", broadcasts=is_broadcast)
     touched = table.touched_bytes if net.broadcast else math.inf
     return replace(
         way,

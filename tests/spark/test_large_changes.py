@@ -123,8 +123,8 @@ def test_another_writer_meanwhile(
     read = all_files
     raced: list[int] = []
 
-    def slowly(opened: OpenedTable, change: RowChange, most: int) -> TouchedFiles | None:
-        found = read(opened, change, most)
+    def slowly(opened: OpenedTable, change: RowChange) -> TouchedFiles:
+        found = read(opened, change)
         if not raced:
             (done,) = spark.sql(f"OPTIMIZE delta.`{followed.lake.table(THING_NAME)}`").collect()
             raced.append(done["metrics"]["numFilesRemoved"])

@@ -18,8 +18,8 @@ from spark_jobs.schema.net_columns import NetColumns, arrow_schema, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.writers.file_layout import written_columns
+from spark_jobs.writers.lost_copies import row_change
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.rewritten_rows import RowChange
 
 NAN = float("nan")
 Row = tuple[Any, ...]
@@ -35,14 +35,16 @@ def of_floats(kind: LakeKind, mode: Mode, held: list[float], net: list[dict[str,
     return sorted(str(row["f"]) for row in found.to_pylist() if row.get(VALID_TO_LSN.name) is None)
 
 
-def rewritten(held: pa.Table, net: NetSource) -> pa.Table | None:
+def rewritten(held: pa.Table, net: NetSource, most: int = 1 << 20) -> pa.Table | None:
     """All rows of a table that has ``held`` before the net change, read in two parts."""
-    change, parts = RowChange(net), [held.slice(0, 3), held.slice(3)]
-    added = change.added(2, pa.concat_tables(part.filter(change.may_change(part)) for part in parts))
+    change, parts = row_change(net, most), [held.slice(0, 3), held.slice(3)]
+    if change.looks_ahead:
+        change.touches(parts)
+    added = change.added(2)
     if added is None:
         return None
-    rows = (part for piece in added for part in piece.read())
-    return pa.concat_tables([*map(change.kept, parts), *rows])
+    rows = [*map(change.kept, parts), *(part for piece in added for part in piece.read())]
+    return pa.concat_tables(rows) if change.is_done else None
 
 
 def in_memory(columns: NetColumns, net: list[dict[str, Any]], *, lenient: bool = False) -> NetSource:
@@ -109,6 +111,19 @@ def test_the_oldest_of_equal_rows_go(columns: tuple[CommitColumn, ...], lenient:
         assert (found is None) is (missing and not lenient)
         if found is not None:
             assert Counter(zip(*found.to_pydict().values(), strict=True)) == Counter(left)
+
+
+@pytest.mark.parametrize("columns", [("_commit_lsn",), ()])
+def test_of_rows_that_are_looked_at_first_only_so_many_are_held(columns: tuple[CommitColumn, ...]) -> None:
+    lake_type = LakeType.of_sql("int")
+    assert lake_type is not None
+    shape = TableShape(1, QualifiedName("public", "f"), (LakeColumn("a", 1, lake_type, key=False),))
+    written = NetColumns(shape.with_commit_columns(columns))
+    held = pa.Table.from_pylist(
+        [{"a": 1, "_commit_lsn": lsn} for lsn in range(9)], written_columns(written.shape.columns)
+    )
+    net = in_memory(written, [{"copies": -1, "v0": 1}])
+    assert (rewritten(held, net, most=20) is None) is bool(columns)
 
 
 def test_a_version_that_has_ended_keeps_its_commit() -> None:

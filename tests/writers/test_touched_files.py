@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,11 +44,10 @@ LARGE = 2_000_000
 _CHANGE_EACH_FILE = """
 import resource, sys
 from pathlib import Path
-from spark_jobs.write_limits import WriteLimits
 from tests.writers.test_touched_files import LARGE, Table
 _, lake, files, keyed = sys.argv
 table, rows = Table.at(Path(lake), "int", keyed=bool(keyed)), range(0, int(files) * LARGE, LARGE)
-print(table.merge(rows) if keyed else table.remove(rows, WriteLimits()))
+print(table.merge(rows) if keyed else table.remove(rows))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """
 
@@ -97,9 +97,10 @@ class Table:
         net += [{"op": 0, "v0": self.key(n)} for n in deletes]
         return self._written(net, limits)
 
-    def remove(self, rows: Sequence[int], limits: WriteLimits) -> int | None:
+    def remove(self, rows: Sequence[int]) -> int | None:
         """Of a table without a key."""
-        return self._written([{"copies": -1, "v0": self.key(n), "v1": 0} for n in rows], limits)
+        copies = Counter(rows).items()
+        return self._written([{"copies": -each, "v0": self.key(n), "v1": 0} for n, each in copies], None)
 
     def _written(self, net: Sequence[dict[str, Any]], limits: WriteLimits | None) -> int | None:
         columns = NetColumns(self.shape)
@@ -182,13 +183,14 @@ def test_a_file_with_a_name_that_deltalake_writes_otherwise_is_not_removed_alone
     ]
 
 
-def test_of_a_table_without_a_key_too_many_rows_that_may_go_are_left_to_spark(tmp_path: Path) -> None:
-    table = Table.of(tmp_path, "int", 2, keyed=False)
+def test_of_a_table_without_a_key_files_without_a_row_that_goes_stay(tmp_path: Path) -> None:
+    table = Table.of(tmp_path, "string", 3, keyed=False)
     before = table.files()
-    assert table.remove([3, 13], limits=WriteLimits(in_memory_bytes=15)) is None
-    assert table.files() == before
-    assert table.remove([3], limits=WriteLimits(in_memory_bytes=15)) == 1
-    assert table.rows() == {n: 0 for n in range(20) if n != 3}
+    assert table.remove([3, 13, 13]) is None, "there is one 13"
+    assert table.files() == before == {*map(str, Path(table.path).glob("*.parquet"))}
+    assert table.remove([3, 13]) == 1
+    assert len(before - table.files()) == 2
+    assert table.rows() == {table.key(n): 0 for n in range(30) if n not in (3, 13)}
 
 
 @pytest.mark.slow

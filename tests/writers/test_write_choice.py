@@ -82,6 +82,7 @@ _WAYS: dict[str, tuple[NetSource, TableFacts | None, Engine, str]] = {
     "no key, in small files of a large table": (_KEYLESS, replace(_LARGE, touched_bytes=1000), "deltalake", "merge"),
     "no key in a large table": (_KEYLESS, _LARGE, "spark", "merge"),
     "much without a key": (replace(_KEYLESS, rows=1000), _LARGE, "deltalake", "merge"),
+    "much of a table without a key": (replace(_KEYLESS, rows=100), _SMALL, "deltalake", "rewrite"),
     "rows that are only added, without a key": (replace(_KEYLESS, insert_only=True), _LARGE, "deltalake", "append"),
     "a float in the key": (_net(10, 100, NetColumns(_keyed("double"))), _SMALL, "deltalake", "merge"),
     "values that were not sent": (_net(10, 100, _KEPT), _SMALL, "deltalake", "merge"),
@@ -174,6 +175,7 @@ def test_a_rewrite_by_spark_sends_so_many_keys_to_all_tasks() -> None:
     for rows, broadcasts in ((500, True), (501, False)):
         way = write_way(replace(_MANY, rows=rows), _SMALL, "spark", _LIMITS)
         assert way == WriteWay("spark", "rewrite", broadcasts=broadcasts)
+    assert write_way(replace(_KEYLESS, rows=100), _SMALL, "spark", _LIMITS) == WriteWay("spark", "rewrite")
 
 
 _LOCAL, _CLUSTER = SparkOptions(master="local[2]"), SparkOptions(master="yarn")

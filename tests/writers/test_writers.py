@@ -126,7 +126,7 @@ def shape_of(kind: str) -> TableShape:
 
 
 def values_of(kind: str) -> dict[str, tuple[str, Callable[[int], object]]]:
-    return ARRAYS | VALUES if kind == "arrays" else VALUES
+    return ARRAYS | VALUES if kind.endswith("arrays") else VALUES
 
 
 def row_of(kind: str, n: int, version: int = 0) -> Row:
@@ -371,24 +371,75 @@ ENGINES = pytest.mark.parametrize(("engine", "writer"), [("auto", "deltalake"), 
 
 
 @ENGINES
-def test_rows_without_a_key(made: Callable[..., Table], engine: MergeEngine, writer: str) -> None:
-    table = made("no key", engine=engine)
+@pytest.mark.parametrize("kind", ["no key", "no key, arrays"])
+def test_rows_without_a_key(made: Callable[..., Table], kind: str, engine: MergeEngine, writer: str) -> None:
+    table = made(kind, engine=engine)
     for step, copies in (
         ("append", {20: 2, 21: 1}),
         ("merge", {0: -1, 1: -2, 7: -1, 20: 1, 30: 3}),
+        ("rewrite", {0: -1, 20: -2, 21: 1, 30: -1, 31: 1}),
         ("overwrite", {60: 2}),
     ):
         held = Counter() if step == "overwrite" else Counter({repr(row): table.rows.count(row) for row in table.rows})
-        rows = {repr(row): row for row in (*table.rows, *(row_of("no key", n) for n in copies))}
-        held.update({repr(row_of("no key", n)): count for n, count in copies.items()})
+        rows = {repr(row): row for row in (*table.rows, *(row_of(kind, n) for n in copies))}
+        held.update({repr(row_of(kind, n)): count for n, count in copies.items()})
         table.rows = [rows[each] for each in held.elements()]
-        net = [{"copies": count, **_named(row_of("no key", n))} for n, count in copies.items()]
-        assert table.write(net_of(NetColumns(table.shape), net, step), engine) == f"{writer} {step}"
+        net = [{"copies": count, **_named(row_of(kind, n))} for n, count in copies.items()]
+        needs, limits = ("merge", REWRITES) if step == "rewrite" else (step, WriteLimits())
+        assert table.write(net_of(NetColumns(table.shape), net, needs), engine, limits) == f"{writer} {step}"
         table.assert_rows(by_spark=step == "overwrite")
 
 
 @ENGINES
-def test_the_oldest_of_equal_rows_goes(made: Callable[..., Table], engine: MergeEngine, writer: str) -> None:
+@pytest.mark.parametrize("limits", [WriteLimits(), REWRITES], ids=["merge", "rewrite"])
+def test_rows_that_are_almost_equal_stay(
+    made: Callable[..., Table], engine: MergeEngine, writer: str, limits: WriteLimits
+) -> None:
+    """Zeros that differ in their sign alone, in a column and in an array; nulls in another place, or instead of
+    nothing; and one of more copies than go."""
+    table, kind = made("no key, arrays", engine=engine), "no key, arrays"
+    names = ["id", *values_of(kind)]
+
+    def row(**values: object) -> Row:
+        return tuple(values.get(name) for name in names)
+
+    near = [
+        row(precise=0.0),
+        row(precise=-0.0),
+        row(reals=[0.0]),
+        row(reals=[-0.0]),
+        row(reals=[None]),
+        row(reals=[]),
+        row(texts=["a", None]),
+        row(texts=[None, "a"]),
+        row(id=1, small=None),
+        row(id=None, small=1),
+        row(raw=b""),
+        row(raw=None),
+        row(single=float("nan"), amount=Decimal("0.0001")),
+        row(single=float("nan"), amount=Decimal("0.0002")),
+    ]
+    columns = NetColumns(table.shape)
+    table.write(net_of(columns, [{"copies": 2, **_named(each)} for each in near], "append"), engine)
+    table.write(
+        net_of(columns, [{"copies": -1 - place % 2, **_named(each)} for place, each in enumerate(near)]), engine, limits
+    )
+    table.rows += near[::2]
+    table.assert_rows()
+    with pytest.raises(LakeError, match="does not have"):
+        table.write(net_of(columns, [{"copies": -1, **_named(near[1])}]), engine, limits)
+    table.commits -= 1
+    lenient = replace(net_of(columns, [{"copies": -2, **_named(near[0])}]), lenient=True)
+    assert table.write(lenient, engine, limits).startswith(writer)
+    table.rows.remove(near[0])
+    table.assert_rows()
+
+
+@ENGINES
+@pytest.mark.parametrize(("strategy", "limits"), [("merge", WriteLimits()), at_night("rewrite", REWRITES)])
+def test_the_oldest_of_equal_rows_goes(
+    made: Callable[..., Table], engine: MergeEngine, writer: str, strategy: str, limits: WriteLimits
+) -> None:
     """Rows of the first commit were there, and some of the second come in the same net change."""
     kind = f"no key, {COMMITS}"
     table = made(kind, engine=engine)
@@ -407,23 +458,23 @@ def test_the_oldest_of_equal_rows_goes(made: Callable[..., Table], engine: Merge
             for version in of_row
         ]
 
-    changed = f"{writer} merge"
+    changed = f"{writer} {strategy}"
     others = [row for row in table.rows if row[0] not in {row_of(kind, n)[0] for n in range(3)}]
     net = [come(0, 2, 2), go(0, 1), go(1, 2), come(2, 2, 1), come(2, 3, 1), go(2, 3), come(20, 2, 1)]
-    assert table.write(net_of(NetColumns(table.shape), net), engine) == changed
+    assert table.write(net_of(NetColumns(table.shape), net), engine, limits) == changed
     table.rows = [*others, *left(_0=(0, 2, 2), _2=(3,), _20=(2,))]
     table.assert_rows(by_spark=False)
     net = [come(0, 3, 1), go(0, 4), go(20, 1)]
-    assert table.write(net_of(NetColumns(table.shape), net), engine) == changed
+    assert table.write(net_of(NetColumns(table.shape), net), engine, limits) == changed
     table.rows = others + left(_2=(3,))
     table.assert_rows(by_spark=False)
     with pytest.raises(LakeError, match="does not have"):
-        table.write(net_of(NetColumns(table.shape), [come(2, 4, 1), go(2, 3)]), engine)
+        table.write(net_of(NetColumns(table.shape), [come(2, 4, 1), go(2, 3)]), engine, limits)
     table.commits -= 1
     lenient = replace(
         net_of(NetColumns(table.shape), [come(2, 4, 1), come(2, 5, 1), go(2, 2), go(50, 1)]), lenient=True
     )
-    assert table.write(lenient, engine) == changed
+    assert table.write(lenient, engine, limits) == changed
     table.rows = others + left(_2=(5,))
     table.assert_rows(by_spark=False)
     net = [come(0, 4, 2), come(1, 4, 1), come(0, 5, 1), go(0, 2), go(1, 1)]

@@ -18,6 +18,7 @@ from spark_jobs.apply.net_change.actions import Spans
 from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.apply.net_change.rows import misfit_columns, typed_values
 from spark_jobs.decode.columnar import DELETE, INSERT
+from spark_jobs.decode.equal_rows import EqualRows, comparable_rows
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.tuple_vectors import UNCHANGED
@@ -26,6 +27,8 @@ from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.net_columns import COPIES, NetColumns, arrow_schema
 from spark_jobs.schema.table_faults import whole_rows_sql
 from spark_jobs.schema.table_shape import TableShape
+
+_SET = "set"
 
 
 def net_copies(
@@ -59,13 +62,19 @@ def net_copies(
 
 
 def summed(rows: pa.Table, noted: tuple[str, ...] = ()) -> pa.Table:
-    """One row for each set of equal rows, with the sum of their copies; sums of 0 are left out. Arrow groups floats by
-    their bits. ``noted``: columns that make no row another one."""
+    """One row for each set of equal rows, with the sum of their copies; in the order of their first
+    rows; sums of 0 are left out. ``noted``: columns that make no row another one."""
     names = [name for name in rows.column_names[1:] if name not in noted]
+    equal = EqualRows.of(comparable_rows(rows.select(names)))
     sums = [(COPIES.name, "sum"), *((name, "max") for name in noted)]
-    together = rows.group_by(names).aggregate(sums).rename_columns([*names, COPIES.name, *noted])
-    copies: pa.Table = together.select(rows.column_names).filter(pc.not_equal(together.column(COPIES.name), 0))
-    return copies.cast(rows.schema)
+    sets = rows.select([COPIES.name, *noted]).append_column(_SET, pa.array(equal.sets)).group_by(_SET).aggregate(sums)
+    sets = sets.rename_columns([_SET, COPIES.name, *noted]).filter(pc.field(COPIES.name) != 0)
+    firsts = equal.firsts[sets.column(_SET).to_numpy()]
+    in_order = np.argsort(firsts)
+    together, sets = rows.select(names).take(firsts[in_order]), sets.take(in_order)
+    for name in (COPIES.name, *noted):
+        together = together.append_column(name, sets.column(name))
+    return together.select(rows.column_names).cast(rows.schema)
 
 
 def _require_old_rows(ordered: OrderedChanges, removed: np.ndarray) -> None:
