@@ -166,11 +166,13 @@ class WindowLimits:
 class SnapshotOptions:
     """How large tables are read. ``chunk_bytes``: about so much of the table in each transaction; smaller tables are
     read in one. ``parallel``: how many chunks at once; None: as many as there are cores. ``bytes_per_second``: the most
-    that is read of the source; None: as much as it sends."""
+    that is read of the source; None: as much as it sends. ``partial``: what is read so far is shown, as a
+    table of its own."""
 
     chunk_bytes: int = 256 << 20
     parallel: int | None = None
     bytes_per_second: int | None = None
+    partial: bool = False
 
 
 @dataclass(frozen=True)

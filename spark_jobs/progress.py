@@ -6,18 +6,21 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.readable_size import size
 
 
 @dataclass(frozen=True)
 class Step:
-    """``done`` of ``total`` ``unit``s of one piece of work; total None: not known. ``what``: "capture", for example."""
+    """``done`` of ``total`` ``unit``s of one piece of work; total None: not known. ``what``: "capture", for example.
+    ``table``: which one is read in chunks."""
 
     what: str
     detail: str
     done: int
     total: int | None
     unit: str
+    table: QualifiedName | None = None
 
     @property
     def amount(self) -> str:

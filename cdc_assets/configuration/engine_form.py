@@ -72,7 +72,9 @@ def pipeline_of(model: PipelineModel, folder: Path) -> Pipeline:
         ),
         lake=lake,
         windows=WindowLimits(model.windows.max_bytes, model.windows.max_per_run),
-        snapshot=SnapshotOptions(model.snapshot.chunk, model.snapshot.parallel, model.snapshot.rate_limit),
+        snapshot=SnapshotOptions(
+            model.snapshot.chunk, model.snapshot.parallel, model.snapshot.rate_limit, model.snapshot.partial
+        ),
         retention=Retention(timedelta(seconds=model.retention.change_log), timedelta(seconds=model.retention.cuts)),
         health=HealthLimits(**{name: Threshold(limit.warn, limit.error) for name, limit in model.health}),
         tables=tables,

@@ -249,6 +249,12 @@ class SnapshotModel(StrictModel):
         description="How many bytes of a large table are read in each second at most. Default: no limit.",
         examples=["50MiB"],
     )
+    partial: bool = Field(
+        default=False,
+        description="Whether the chunks that are read so far can be queried, as a Delta table of their own, which is"
+        " removed when the snapshot has ended. Its rows were read at different moments.",
+        examples=[True],
+    )
 
 
 class RetentionModel(StrictModel):

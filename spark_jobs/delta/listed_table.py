@@ -123,6 +123,11 @@ class ListedTable:
         information = commit_info("SET TBLPROPERTIES", {"properties": json.dumps(dict(settings))})
         return self._committed(information, {"metaData": {**self.metadata, "configuration": properties}})
 
+    def with_added(self, new: Sequence[AddAction], user_metadata: str) -> ListedTable:
+        """The table with the files ``new``, too. Raises as ``with_replaced`` does."""
+        parameters = {"mode": "Append", "partitionBy": "[]"}
+        return self._committed(commit_info("WRITE", parameters, userMetadata=user_metadata), *map(add_action, new))
+
     def with_replaced(self, old: Sequence[str], new: Sequence[AddAction], *, is_loss: bool = False) -> ListedTable:
         """The table with the files ``new``, which hold the rows of ``old``, or if ``is_loss`` only some of them. Raises
         LakeError; OvertakenError if another writer has committed since the table was read: the new files are left, as a

@@ -24,7 +24,7 @@ from spark_jobs.lake.table_folders import may_hold_tables
 from spark_jobs.lake.table_state import TXN_PREFIX, is_written_by, stream_id
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location
-from spark_jobs.writers.leftovers import files_without_table
+from spark_jobs.writers.leftovers import PARTIAL_LOG, files_without_table
 
 _LOG = "_delta_log/"
 # what staging.py and read_plan.py make, and what a doctor that was killed leaves
@@ -193,7 +193,8 @@ def _staged(lake: Lake) -> LakeSide:
 
 
 def _delta_part(lake: Lake, kind: Kind, name: str, folder: str, files: Sequence[LakeFile]) -> LakeSide:
-    ours = {file.name for file in files if file.name.startswith(_LOG) or OF_DELTA.fullmatch(file.name)}
+    logs = (_LOG, PARTIAL_LOG)
+    ours = {file.name for file in files if file.name.startswith(logs) or OF_DELTA.fullmatch(file.name)}
     return _split(lake, kind, name, folder, files, ours)
 
 

@@ -209,7 +209,7 @@ def write_snapshot(table: PlannedTable, read: TableRead, rows: SnapshotRows) -> 
             misfits, count = written.misfits.at(table.exported.lsn), written.rows
             with provenance.recording(lake, table.name, misfits) as recorded:
                 version = target.commit(written.actions, count, recorded)
-            names = frozenset(action.path for action in written.actions)
+            names = frozenset(action.path.rpartition("/")[2] for action in written.actions)
         else:
             version, count = _written_by_spark(table.work.run.spark(), table, read, rows, before, provenance)
             names = frozenset[str]()

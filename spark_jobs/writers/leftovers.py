@@ -17,9 +17,14 @@ from spark_jobs.storage import Location
 from spark_jobs.writers.whole_table import STEM
 
 _LOG = "_delta_log/"
+# the folder in that of a table, for the chunks of a snapshot that are shown before the table is
+PARTIAL = "partial"
+PARTIAL_LOG = f"{PARTIAL}/{_LOG}"
 # as Delta names the files of a table with column mapping, and we those of a snapshot; a user's own files are never
 # touched
-_DATA_FILE = re.compile(rf"(\w{{2}}/\.?part|{STEM})-\d{{5}}-[0-9a-f]{{8}}-[^/]+\.parquet(\.crc)?")
+_DATA_FILE = re.compile(
+    rf"(\w{{2}}/\.?part|({PARTIAL}/)?{STEM})-\d{{5}}-[0-9a-f]{{8}}-[^/]+\.parquet(\.crc)?|{PARTIAL_LOG}[^/]+"
+)
 
 
 def files_without_table(path: Location) -> tuple[str, ...]:

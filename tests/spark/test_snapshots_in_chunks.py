@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 
 from spark_jobs.configuration import Adopted, SnapshotOptions, Table
 from spark_jobs.qualified_name import QualifiedName
@@ -123,14 +124,24 @@ def test_rows_that_move_are_found_by_keys_of_several_types(
 
 
 def test_executors_read_them(spark: SparkSession, database: Database, tmp_path: Path) -> None:
-    """Each chunk in a job of its own, whose rows stay when the driver ends; with DDL and values that do not fit."""
+    """Each chunk in a job of its own, whose rows stay when the driver ends; with DDL and values that do not fit. They
+    are shown while others are read."""
     large = LargeTable.at(created(database), tmp_path / "lake", spark=lambda: spark, engine="spark")
     large.pipeline = replace(
-        large.pipeline, spark=replace(large.pipeline.spark, handed_in=True), on_unrepresentable="null"
+        large.pipeline,
+        spark=replace(large.pipeline.spark, handed_in=True),
+        on_unrepresentable="null",
+        snapshot=replace(large.pipeline.snapshot, partial=True),
     )
     database.execute("ALTER TABLE big ADD at date", "UPDATE big SET at = 'infinity' WHERE id % 1000 = 1")
     large.prepared()
     large.read_on()
+    partial = str(large.folder / "partial")
+    shown = lake_rows(spark, partial, by_spark=True)
+    assert shown.column_names == large.columns
+    rows = set(zip(*(column.to_pylist() for column in shown.columns), strict=True))
+    # none of them has a date that fits
+    assert rows < {(*row[:4], None) for row in large.rows()}
     database.execute("ALTER TABLE big ADD e numeric(5, 2) DEFAULT 1.5", "UPDATE big SET n = -n WHERE id % 40 = 3")
     large.read_on()
     assert len(large.chunks_read) == 2
@@ -140,5 +151,38 @@ def test_executors_read_them(spark: SparkSession, database: Database, tmp_path: 
     taken = large.read_on(to_the_end=True)
     assert taken.state is not None
     assert taken.state.unrepresentable.counts == {"at": 4}
+    assert not DeltaTable.is_deltatable(partial)
     database.execute("UPDATE big SET at = NULL WHERE at = 'infinity'")  # as the lake has it
+    assert_equal(spark, large.pipeline, BIG)
+
+
+def test_a_partial_table_beside_what_spark_does(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """Spark reads it, and the vacuum of the table takes none of its files."""
+    large = LargeTable.at(created(database), tmp_path / "lake", spark=lambda: spark).prepared()
+    large.pipeline = replace(large.pipeline, snapshot=replace(large.pipeline.snapshot, partial=True))
+    large.read_on(to_the_end=True)
+    database.execute("UPDATE big SET n = -n")
+    large.read_on()
+    table = large.pipeline.lake.table(BIG)
+    first = lake_rows(spark, f"{table}/partial", by_spark=True)
+    assert 0 < first.num_rows < 4000
+    assert set(first.column("n").to_pylist()) <= {-number for number in range(4001)}
+    spark.sql(f"VACUUM delta.`{table}`")
+    assert lake_rows(spark, f"{table}/partial", by_spark=True).num_rows == first.num_rows
+    read = large.chunks_read
+    large.read_on()
+    assert read < large.chunks_read
+    large.read_on(to_the_end=True)
+    spark.sql(f"VACUUM delta.`{table}`")
+    assert_equal(spark, large.pipeline, BIG)
+
+
+def test_of_a_cluster_the_driver_reads_what_it_writes(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """A table of a few small chunks, whose files become the table's own."""
+    large = LargeTable.at(created(database), tmp_path / "lake", spark=lambda: spark)
+    database.execute("DELETE FROM big WHERE id > 900", "VACUUM FULL big")
+    large.pipeline = replace(large.pipeline, spark=replace(large.pipeline.spark, handed_in=True))
+    large.prepared().read_on()
+    assert large.plan["revisions"][0]["writer"] == "deltalake"
+    large.read_on(to_the_end=True)
     assert_equal(spark, large.pipeline, BIG)

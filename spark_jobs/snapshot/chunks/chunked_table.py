@@ -22,6 +22,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.adopted.copied_table import CopiedTable, not_adopted
+from spark_jobs.snapshot.chunks.partial_table import PartialTable
 from spark_jobs.snapshot.chunks.planned_columns import PlannedColumn, PlannedColumns
 from spark_jobs.snapshot.chunks.read_by_key import has_readable_key
 from spark_jobs.snapshot.chunks.read_plan import ChunksRead, FilesRead, ReadPlan, ReadRecord, generation_of
@@ -32,6 +33,7 @@ from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, Seen, SnapshotWork, look
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
+from spark_jobs.storage import Recent
 from spark_jobs.table_mode import CommitColumn, keeps_past
 from spark_jobs.writers.whole_table import WholeTable
 
@@ -40,6 +42,10 @@ _log = logging.getLogger(__name__)
 # a table that is altered again and again is read in one exported snapshot in the end
 _VOID_PLANS = 3
 _OWN_SNAPSHOTS = ExportedSnapshot(None, Lsn(0))
+
+
+class _Shown(Recent[PartialTable]):
+    """By what is read of their snapshots."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,36 @@ class ChunkedTable:
 
     def _staged(self, columns: PlannedColumns, shape: TableShape) -> StagedFiles:
         """Commit columns are added to the rows in the end, when the snapshot's LSN is known."""
-        whole = not self.commit_columns
-        return StagedFiles.of(columns, shape, table=self.table.path, aside=self.record.folder, whole=whole)
+        table, aside, whole = self.table.path, self.record.folder, not self.commit_columns
+        return StagedFiles.of(columns, shape, table=table, aside=aside, whole=whole, is_partial=self.is_partial)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the chunks that are read are shown. Those of a table that adopts rows lack these."""
+        return self.table.work.pipeline.snapshot.partial and not self.plan.adopted
+
+    def shown(self, unread: Iterable[int]) -> PartialTable | None:
+        """What shows all chunks but those that are ``unread``. Raises LakeError."""
+        if not self.is_partial:
+            self.record.hide()
+            return None
+        if (known := self._remembered.take(self._progress(unread))) is not None:
+            return known
+        shown, newest = PartialTable.of(self.name, self.staged), len(self.plan.revisions) - 1
+        parts = self.record.chunks(self.plan).parts
+        shown.begin([file for part in parts if part.revision == newest for file in part.files])
+        return shown
+
+    def keep_shown(self, shown: PartialTable, unread: Iterable[int]) -> None:
+        """For the next call of this process, which then need not read what the record says of each chunk."""
+        self._remembered.keep(self._progress(unread), shown)
+
+    @property
+    def _remembered(self) -> _Shown:
+        return self.table.path.storage.memory(_Shown)
+
+    def _progress(self, unread: Iterable[int]) -> str:
+        return repr((self.name, self.plan.began, len(self.plan.revisions), sorted(unread)))
 
     def read_into(self, files: tuple[AddAction, ...], first_window: int, misfits: Misfits) -> ChunksRead:
         """All chunks, read into these files with the columns that the table has now."""

@@ -38,7 +38,7 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import wait_until_flushed
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
-from spark_jobs.schema.misfits import Misfits
+from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.net_columns import ddl, value_fields
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, planned, same_as_planned
 from spark_jobs.snapshot.chunks.correct import corrected
@@ -134,6 +134,9 @@ def _corrected(
     unknown: pa.Table | None = None
     added: tuple[AddAction, ...] = ()
     for net in map(now.net, _net_changes(run, chunked, done, last)):
+        if net.truncated:  # the change log has all rows since
+            staged.remove(added)
+            files, unknown, added, misfits = (), None, (), NO_MISFITS
         outcome = corrected(staged, files, net, doubtful=doubtful, unknown=unknown)
         superseded = [file for file in added if file not in outcome.files]
         files, unknown, misfits = outcome.files, outcome.unknown, Misfits.all_of((misfits, net.misfits))
@@ -184,8 +187,6 @@ def _net_changes(run: Run, chunked: ChunkedTable, done: ChunksRead, last: Window
             if len(plan.revisions) == 1:
                 raise
             raise VoidPlanError(error.what) from error  # of a column that may be gone by now
-        if net.truncated:
-            raise VoidPlanError("it was truncated")
         yield net
 
 
@@ -267,6 +268,7 @@ def _written(
 ) -> TableSnapshot:
     run, lake = table.work.run, table.work.pipeline.lake
     table = replace(table, exported=ExportedSnapshot(None, last.window.hi))
+    chunked.record.hide()
     with run.guard.cuts():
         forget(lake, [table.name])
     snapshot = write_snapshot(table, read, _StagedRows(chunked, table, read, done))

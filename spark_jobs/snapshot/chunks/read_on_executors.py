@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.postgres.connection import conninfo
@@ -29,7 +28,7 @@ def read_on_executors(spark: SparkSession, chunked: ChunkedTable, pipeline: Pipe
     source, staged = conninfo(pipeline.source.dsn), chunked.staged
 
     def read(number: int, stopped: Event) -> ChunkRead:
-        task, chunk, folder = chunked.read.tasks[number], chunked.plan.chunks[number], str(uuid4())
+        task, chunk, folder = chunked.read.tasks[number], chunked.plan.chunks[number], staged.new_folder()
         of_chunk = replace(chunked.read, tasks=(task,))
         with spark_errors(f"chunk {number} of {chunked.name}", name=chunked.name, path=staged.path):
             noted = of_chunk.noted_values(spark, source, None, pipeline.on_unrepresentable)

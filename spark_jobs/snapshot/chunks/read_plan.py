@@ -26,9 +26,11 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.fingerprint_differences import differences
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
+from spark_jobs.snapshot.chunks.partial_table import is_partial, remove_partial
 from spark_jobs.snapshot.chunks.planned_columns import PlannedColumns
 from spark_jobs.snapshot.export import CtidRange, SnapshotValue
 from spark_jobs.storage import Location
+from spark_jobs.writers.leftovers import PARTIAL
 
 _FOLDER = "chunks"
 # the newest plan counts, and of a chunk's files the one for the newest columns
@@ -287,8 +289,19 @@ class ReadRecord:
         """Nothing that was read by the plan is of use. Raises LakeError."""
         self.begin(replace(plan, source="", chunks=()))
 
+    @property
+    def partial_tables(self) -> tuple[Location, Location]:
+        """Where a table that shows the chunks may be: beside the files that become the table's own, or the others."""
+        return self.lake.table(self.name) / PARTIAL, self.folder / PARTIAL
+
+    def hide(self) -> None:
+        """Nobody sees the chunks any more. Raises LakeError."""
+        for path in self.partial_tables:
+            remove_partial(path)
+
     def remove(self) -> None:
         """Raises LakeError."""
+        self.hide()
         names = [file.name for file in files_below(self.folder)]
         # the plan last: without one, what is left of the others is never read
         for is_plan in (False, True):
@@ -315,27 +328,31 @@ def plans(lake: Lake) -> Iterator[ReadPlan]:
 @dataclass(frozen=True)
 class SnapshotProgress:
     """Of a snapshot that is not finished: how many of its ``chunks`` are read. ``seconds_left``: how long reading takes
-    the others, as long as the last ones took; None if that is not known."""
+    the others, as long as the last ones took; None if that is not known. ``partial``: the table that shows those that
+    are read, if there is one."""
 
     chunks_read: int
     chunks: int
     seconds_left: float | None = None
+    partial: str | None = None
 
     @classmethod
     def of(cls, record: ReadRecord, plan: ReadPlan) -> SnapshotProgress:
-        """Two listings. Raises LakeError."""
+        """Four listings. Raises LakeError."""
         left, chunks = len(record.unread(plan)), plan.pieces
+        partial = next(filter(is_partial, record.partial_tables), None)
         if not left:
-            return cls(chunks, chunks)
+            return cls(chunks, chunks, partial=partial)
         start = _CHUNK.partition("{")[0]
         ended = sorted(file.modified for file in files_below(record.folder) if file.name.startswith(start))
         last = ended[-_CHUNKS_OF_PACE:]
         seconds = (last[-1] - last[0]) / 1000 / (len(last) - 1) * left if len(last) > 1 else None
-        return cls(chunks - left, chunks, seconds)
+        return cls(chunks - left, chunks, seconds, partial)
 
     def __str__(self) -> str:
-        read = f"{self.chunks_read:,} of {self.chunks:,} chunks"
-        return read if self.seconds_left is None else f"{read}, {timedelta(seconds=round(self.seconds_left))} left"
+        parts = [f"{self.chunks_read:,} of {self.chunks:,} chunks"]
+        parts += [] if self.seconds_left is None else [f"{timedelta(seconds=round(self.seconds_left))} left"]
+        return ", ".join([*parts, *([f"so far in {self.partial}"] if self.partial else [])])
 
 
 def generation_of(state: TableState | None) -> str:

@@ -89,9 +89,10 @@ def _all_read(request: WantedSnapshots, chunked: ChunkedTable, pace: Pace, conne
     while True:
         _read_pieces(request, chunked, pace, connect)
         if left := len(record.unread(plan)):
+            so_far = f"; query those in {chunked.staged.folder}" if chunked.is_partial else ""
             raise SnapshotGoesOnError(
                 f"{plan.pieces - left:,} of {plan.pieces:,} chunks of {chunked.name} are read",
-                hint="`postgres-cdc sync` reads the others",
+                hint=f"the next run reads the others{so_far}",
             )
         done = record.chunks(plan)
         if not (parts := [part for part in done.parts if chunked.staged_before(part.revision).missing(part.files)]):
@@ -145,23 +146,30 @@ def _read_pieces(request: WantedSnapshots, chunked: ChunkedTable, pace: Pace, co
 def _read(request: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int], read: ReadChunk, pace: Pace) -> None:
     run, plan, record = request.run, chunked.plan, chunked.record
     options = run.pipeline.snapshot
-    left = set(numbers)
+    left, shown = set(numbers), chunked.shown(numbers) if numbers else None
+    detail = f"{chunked.name}, so far in {shown.path}" if shown is not None else str(chunked.name)
 
     def is_read(number: int, files: Sequence[AddAction], misfits: Misfits) -> None:
         record.add(plan, number, files, misfits)
+        if shown is not None:
+            shown.add(files)
         left.discard(number)
         size = plan.size - sum(plan.chunks[each].stored_bytes for each in left)
-        run.progress(Step("read", str(chunked.name), size, plan.size, "bytes"))
+        run.progress(Step("read", detail, size, plan.size, "bytes", chunked.name))
 
     cores = local_cores(run.pipeline.spark) if runs_on_driver(run.pipeline.spark) else CHUNKS_ON_EXECUTORS
     with as_planned(request, chunked):
         read_chunks(numbers, read, pace, options.parallel or cores, is_read)
+    if shown is not None:
+        shown.commit()
+        chunked.keep_shown(shown, left)
 
 
 @contextmanager
 def _reader(run: Run, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Iterator[ReadChunk]:
     pipeline = run.pipeline
-    if runs_on_driver(pipeline.spark):
+    # files of executors have other names of columns than the table's own, which this process writes
+    if runs_on_driver(pipeline.spark) or chunked.plan.columns.writer == "deltalake":
         reader = chunked.read.task_reader(connect, None, pipeline.on_unrepresentable)
         yield read_on_driver(reader, chunked.staged, pace)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,32 +20,53 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.chunks.planned_columns import PlannedColumns
 from spark_jobs.storage import Location
 from spark_jobs.writers.file_layout import file_layout, written_columns
+from spark_jobs.writers.leftovers import PARTIAL
 from spark_jobs.writers.whole_table import STEM
 
 
 @dataclass(frozen=True)
 class StagedFiles:
     """Files in the folder ``path``: that of the table if they become its own, or else one that Spark reads them from.
-    They hold the values of ``shape``, in its order, under the names of ``layout``."""
+    They hold the values of ``shape``, in its order, under the names of ``layout``. ``is_partial``: they lie where a
+    partial table can name them, which names files below its own folder only."""
 
     path: Location
     shape: TableShape
     layout: Layout
+    is_partial: bool = False
 
     @classmethod
     def of(
-        cls, columns: PlannedColumns, shape: TableShape, *, table: Location, aside: Location, whole: bool = True
+        cls,
+        columns: PlannedColumns,
+        shape: TableShape,
+        *,
+        table: Location,
+        aside: Location,
+        whole: bool = True,
+        is_partial: bool = False,
     ) -> StagedFiles:
         """``whole``: the table has no other columns."""
+        stem = f"{PARTIAL}/{STEM}" if is_partial else STEM
         if columns.writer == "deltalake" and whole:
-            layout = file_layout(written_columns(shape.columns), columns.physical, columns.ids, stem=STEM)
-            return cls(table, shape, layout)
-        return cls(aside, shape, Layout(arrow_schema(value_fields(shape)), statistics=(), unique=(), stem=STEM))
+            layout = file_layout(written_columns(shape.columns), columns.physical, columns.ids, stem=stem)
+            return cls(table, shape, layout, is_partial)
+        layout = Layout(arrow_schema(value_fields(shape)), statistics=(), unique=(), stem=stem)
+        return cls(aside, shape, layout, is_partial)
+
+    @property
+    def folder(self) -> Location:
+        """Where the files lie, of those that are written now."""
+        return self.path / PARTIAL if self.is_partial else self.path
+
+    def new_folder(self) -> str:
+        """For files of Spark; below ``path``."""
+        return f"{PARTIAL}/{uuid4()}" if self.is_partial else str(uuid4())
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> DataFiles:
         """``batches``: values in the order of the shape. After an error no file is left. Raises LakeError, and what
         ``batches`` raises."""
-        create_local_folder(self.path)
+        create_local_folder(self.folder)
         files = DataFiles(table_filesystem(self.path), self.path, self.layout)
         files.write_all(batches)
         return files
