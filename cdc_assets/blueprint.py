@@ -16,6 +16,7 @@ from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.failures import RETRY_POLICY, Remedies
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import lsn_partitions
+from cdc_assets.snapshot_observation import observed
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.provider import SparkProvider, one_at_a_time
@@ -118,6 +119,9 @@ class Blueprint:
         from spark_jobs.run import Run
 
         progress = logged_progress(context.log.info)
+        if isinstance(context, dg.AssetExecutionContext):
+            keys = {table: spec.key for table, spec in self.table_specs.items()}
+            progress = observed(progress, self.pipeline.lake, keys, context.log_event)
         return Run(self.pipeline, self.spark_of(context), run_id=context.run.run_id, progress=progress)
 
     @property

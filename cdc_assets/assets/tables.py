@@ -42,6 +42,7 @@ from cdc_assets.configuration.table_model import TableModel
 from cdc_assets.failures import description_of, failure_of, failures
 from cdc_assets.partitions import lsn_partitions, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
+from cdc_assets.snapshot_observation import progress_of, reading
 from cdc_assets.stopped_tables import StoppedTables
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake
@@ -281,12 +282,16 @@ def _log_begun(
 def _waiting_events(
     context: dg.AssetExecutionContext, run: TableRun, table: TableWaiting
 ) -> Iterator[dg.AssetCheckResult]:
-    """A table whose snapshot waits for an open transaction: its partitions are left for the next run."""
-    context.log.warning("%s", table)
+    """A table whose snapshot waits for an open transaction, or is read in part: its partitions are left for the next
+    run."""
+    context.log.log("INFO" if table.goes_on else "WARNING", str(table))
     key, transaction = run.tables[table.name], table.transaction
     age = transaction.age if transaction is not None else None
+    with failures(run.blueprint.remedies):
+        progress = progress_of(run.blueprint.pipeline.lake, table.name) if table.goes_on else None
     metadata: dict[str, str | int] = {
         "waits_because": table.why,
+        **({} if progress is None else reading(progress)),
         **({} if transaction is None else {"waits_for": str(transaction)}),
         **({} if age is None else {"waits_for_seconds": int(age.total_seconds())}),
     }
