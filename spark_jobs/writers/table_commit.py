@@ -259,11 +259,6 @@ def commit_without_rows(spark: SparkSession, path: Location, provenance: Provena
         return committed_version(own, path, provenance)
 
 
-def has_committed(session: SparkSession) -> bool:
-    """Whether a write of ``session`` was committed: it was not skipped, and there was something to write."""
-    return bool(session.conf.get(_LAST_COMMIT, None))
-
-
 @contextmanager
 def overtaking(path: str, *, by_any: bool = False, creates: bool = False) -> Iterator[None]:
     """Turn Delta's error about a conflict with a concurrent commit of ours into OvertakenError; with ``by_any``, about
