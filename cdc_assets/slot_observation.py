@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -84,13 +85,11 @@ def observed_health(pipeline: Pipeline) -> tuple[SlotHealth, Lag | None]:
     if isinstance(health, ServerIdentity):
         raise missing_slot(pipeline.source.slot)
     checkpoint = ChangeLog(pipeline.lake.change_log).checkpoint()
-    if checkpoint is None:
-        return health, None
-    try:
-        check_health(pipeline, checkpoint, health)
-    except BreakError:  # slot_findings reports a lost slot; LSNs of another server give no lag
-        return health, None
-    return health, lag_behind(pipeline, checkpoint, health.flushed_lsn)
+    with suppress(BreakError):  # slot_findings reports a lost slot; LSNs of another server give no lag
+        if checkpoint is not None:
+            check_health(pipeline, checkpoint, health)
+            return health, lag_behind(pipeline, checkpoint, health.flushed_lsn)
+    return health, None
 
 
 def _health(pipeline: Pipeline) -> SlotHealth | ServerIdentity:

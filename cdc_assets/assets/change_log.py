@@ -69,6 +69,8 @@ def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
 def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterator[dg.MaterializeResult[Any]]:
     """Land the run's windows that are not landed yet; the others are only marked as done."""
     from spark_jobs.capture.capture import capture_windows
+    from spark_jobs.change_log.commit_times import window_times
+    from spark_jobs.change_log.log import ChangeLog
     from spark_jobs.sync import prepare
 
     pipeline = blueprint.pipeline
@@ -85,7 +87,8 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
         report = capture_windows(pipeline, windows, progress=progress)
         seconds = time.monotonic() - started
         markers = markers_since(pipeline, windows[0].lo)
-        times = _window_times(pipeline, [marker for marker in markers if marker.window.lo < windows[-1].hi])
+        read = [marker.ordinal for marker in markers if marker.window.lo < windows[-1].hi]
+        times = window_times(ChangeLog(pipeline.lake.change_log), read[0], read[-1]) if read else {}
     done = (*landed_earlier(chapters), *done_before(windows, report.landed_end, chapters))
     catch_up_events(context, blueprint.change_log_key, done)
     remove_lost_partitions(context, blueprint, chapters)
@@ -99,15 +102,6 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     # the seconds are those of the whole run: windows are read together
     context.add_asset_metadata({"run_seconds": round(seconds, 1)}, blueprint.change_log_key, windows[-1].key)
     yield dg.MaterializeResult(asset_key=blueprint.change_log_key)
-
-
-def _window_times(pipeline: Pipeline, markers: Sequence[WindowMarker]) -> Mapping[int, WindowTimes]:
-    from spark_jobs.change_log.commit_times import window_times
-    from spark_jobs.change_log.log import ChangeLog
-
-    if not markers:
-        return {}
-    return window_times(ChangeLog(pipeline.lake.change_log), markers[0].ordinal, markers[-1].ordinal)
 
 
 def _time_metadata(times: Sequence[WindowTimes]) -> Mapping[str, dg.MetadataValue]:

@@ -95,7 +95,7 @@ def test_a_password_is_held_until_it_is_refused(rotated: Rotated, session: Kind)
 
 
 def test_a_password_is_held_for_some_minutes(rotated: Rotated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(password_command, "_HELD_SECONDS", 0)
+    monkeypatch.setattr(password_command, "_CACHED_SECONDS", 0)
     dsn = rotated.dsn()
     for expected in (1, 2):
         with connected(dsn):
