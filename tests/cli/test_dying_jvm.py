@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from spark_jobs.spark.session_conf import INTERPRETED
 from tests.cli.command import SPARK, configured, run_here
 from tests.fixtures.java_processes import java_processes
 from tests.fixtures.servers import Database
@@ -31,7 +32,7 @@ def test_one_line_says_so_and_the_next_sync_mends_it(
         "INSERT INTO orders SELECT g, 'note' FROM generate_series(1, 2000) g",
         "INSERT INTO items SELECT g, 'note' FROM generate_series(1, 2000) g",
     )
-    options = {"master": "local[2]", "jars": str(jars_folder)}
+    options = {"master": "local[2]", "jars": str(jars_folder), "config": INTERPRETED}
     command = configured(
         tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=options, merge=SPARK
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.spark.session_conf import INTERPRETED
 from spark_jobs.status import pipeline_status
 from tests.cli.command import SPARK, configured
 from tests.cli.following import following
@@ -33,7 +34,7 @@ def test_it_goes_on_until_it_is_told_to_stop(
     )
     names = (QualifiedName("public", "orders"), QualifiedName("public", "items"))
     lake = Followed(spark, database, pipeline_of(database, tmp_path / "lake"), names)
-    options = {"master": "local[2]", "jars": str(jars_folder)}
+    options = {"master": "local[2]", "jars": str(jars_folder), "config": INTERPRETED}
     command = configured(
         tmp_path, database.dsn, database.name, ["public.orders", "public.items"], spark=options, merge=SPARK
     )

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from spark_jobs.configuration import MergeEngine, SparkOptions
+from spark_jobs.spark.session_conf import INTERPRETED
 from tests.fixtures.servers import Database
 from tests.spark.on_cluster import Order
 
@@ -16,6 +17,7 @@ def cluster_options(master: str, jars: Path, folder: Path, **more: str) -> Spark
     events = folder / "events"
     events.mkdir()
     config = {
+        **INTERPRETED,
         "spark.pyspark.python": sys.executable,
         "spark.executor.memory": "768m",
         "spark.executor.cores": "1",

@@ -14,13 +14,13 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.configuration import SparkOptions
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.fixtures.spark import for_few_rows
 from tests.fixtures.waiting import wait_until
 from tests.spark.crash import BORDERS, SAID, started
 from tests.spark.followed_pipeline import Followed
@@ -42,7 +42,7 @@ def four_tables(spark: SparkSession, database: Database, tmp_path: Path, jars_fo
             f"INSERT INTO {table} SELECT g, 'first' FROM generate_series(1, 20) g",
         )
     pipeline = pipeline_of(database, tmp_path / "lake", *(f"public.{table}" for table in TABLES), engine="spark")
-    pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
+    pipeline = replace(pipeline, spark=for_few_rows(jars_folder))
     followed = Followed(spark, database, pipeline, tuple(QualifiedName("public", table) for table in TABLES))
     assert sync(replace(pipeline, merge_engine="auto"), lambda: spark).errors == ()
     for table in TABLES:
@@ -123,7 +123,7 @@ def test_killed_between_first_snapshots(
         "INSERT INTO large SELECT g, md5(g::text) FROM generate_series(1, 300000) g",
     )
     pipeline = pipeline_of(database, tmp_path / "lake", "public.small", "public.large")
-    pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)))
+    pipeline = replace(pipeline, spark=for_few_rows(jars_folder))
     small, large = QualifiedName("public", "small"), QualifiedName("public", "large")
     followed = Followed(spark, database, pipeline, (small, large))
     assert started("between_first_snapshots", followed.pipeline, tmp_path).wait(300) == -signal.SIGKILL

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs.spark.session_conf import INTERPRETED
 from tests.cli.command import Command, configured
 from tests.fixtures.no_spark import synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
@@ -33,7 +34,7 @@ def checkpoints(table: Path) -> list[Path]:
 @pytest.fixture
 def command(database: Database, jars_folder: Path, tmp_path: Path) -> Command:
     """With a checkpoint in each log."""
-    spark = {"master": "local[2]", "jars": str(jars_folder)}
+    spark = {"master": "local[2]", "jars": str(jars_folder), "config": INTERPRETED}
     database.execute("CREATE TABLE item (id int PRIMARY KEY, n int)", "INSERT INTO item VALUES (1, 0), (2, 0)")
     command = configured(tmp_path, database.dsn, database.name, ["public.item"], spark=spark)
     pipeline = pipeline_of(database, tmp_path / "lake", "public.item")

@@ -13,6 +13,7 @@ import pytest
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import SparkOptions
 from tests.fixtures.servers import Database, fresh_database
+from tests.fixtures.spark import for_few_rows
 from tests.spark.follow_elsewhere import follow_elsewhere, follow_item
 from tests.spark.scenarios import make_item
 
@@ -88,7 +89,7 @@ def test_classic_and_connect_write_one_schema_and_duckdb_reads_it(
         with fresh_database(server) as database:
             make_wide_item(database)
             if way == "classic":
-                options = SparkOptions(master="local[2]", jars=str(jars_folder))
+                options = for_few_rows(jars_folder)
                 table = follow_item(spark, options, database, folder / "lake")
             else:
                 table = follow_elsewhere(SparkOptions(remote=connect_server), database, folder)

@@ -16,7 +16,6 @@ import pytest
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import capture
-from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import OvertakenError
 from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.postgres.write_guard import WriteGuard
@@ -29,6 +28,7 @@ from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.fixtures.spark import for_few_rows
 from tests.spark.commit_chain import faults, our_commits
 from tests.spark.crash import started
 from tests.spark.followed_pipeline import Followed
@@ -61,7 +61,7 @@ def returned(spark: SparkSession, database: Database, tmp_path: Path, jars_folde
     database.execute(*SCHEMA)
     pipeline = pipeline_of(database, tmp_path / "lake", str(T), engine="spark")
     by_executors = WriteLimits(in_memory_bytes=0)
-    pipeline = replace(pipeline, spark=SparkOptions(master="local[2]", jars=str(jars_folder)), writes=by_executors)
+    pipeline = replace(pipeline, spark=for_few_rows(jars_folder), writes=by_executors)
     assert sync(pipeline, lambda: spark).errors == ()
     database.execute(*CHANGES)
     return Followed(spark, database, pipeline, (T,))

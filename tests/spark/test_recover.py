@@ -17,7 +17,6 @@ from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import capture
-from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import RECOVER, BreakError, PreconditionError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.table_state import TableState, table_states
@@ -29,6 +28,7 @@ from spark_jobs.sync import SyncReport, apply, sync
 from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database, started
+from tests.fixtures.spark import for_few_rows
 from tests.fixtures.standbys import base_backup, copy_started, promote, wait_for_replay
 from tests.spark.crash import started as crashing
 from tests.spark.followed_pipeline import Followed
@@ -198,7 +198,7 @@ def test_killed_at_each_step_in_turn(
 ) -> None:
     database.execute(*TABLES)
     shop = shop_of(spark, database, tmp_path / "lake")
-    options = SparkOptions(master="local[2]", jars=str(jars_folder))
+    options = for_few_rows(jars_folder)
     shop = replace(shop, pipeline=replace(shop.pipeline, spark=options))
     synced(shop)
     database.execute(*changes("one"), DROP, *changes("two"))

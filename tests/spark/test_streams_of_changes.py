@@ -18,6 +18,7 @@ from tests.fixtures import spark_connect
 from tests.fixtures.forked_programs import ForkedProgram, run_program, start_program
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
+from tests.fixtures.spark import for_few_rows
 from tests.logged_changes.audited_changes import MADE, TABLES, TRANSACTIONS, assert_as_audited, commit
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.slow, pytest.mark.nightly]
@@ -52,7 +53,7 @@ def assert_sink_as_audited(database: Database, folder: Path) -> None:
 
 
 def test_killed_twenty_times(database: Database, pipeline: Pipeline, jars_folder: Path, tmp_path: Path) -> None:
-    program_arguments = arguments(SparkOptions(master="local[2]", jars=str(jars_folder)), pipeline, tmp_path)
+    program_arguments = arguments(for_few_rows(jars_folder), pipeline, tmp_path)
     chance = random.Random(7)  # noqa: S311
     change(database, pipeline)
     for turn in range(KILLS):

@@ -134,7 +134,7 @@ def test_what_others_did_between_two_syncs(
     for _ in range(2):
         _change(database)
         _sync(pipeline, spark)
-        (compared,) = compare(spark, pipeline, (NAME,), by_spark=True)
+        (compared,) = compare(spark, pipeline, (NAME,))
         assert compared.equal, compared
     _change(database)
     assert _sync(pipeline, spark) == {"deltalake"}
