@@ -200,31 +200,34 @@ def facts_of(
 ) -> TableFacts:
     """``columns``: those of the net change. ``key_range``: that of the touched rows; None if any row may be touched.
     ``replaces``: whether touched files may be replaced through ``opened``. Raises LakeError."""
-    has_columns = set(written_columns(columns.shape.columns, columns.mode).names) == {*opened.physical}
     touched = opened.files_in_range(columns.shape, key_range)
-    facts = _facts(opened.table, opened.files, touched, is_plain=has_columns and opened.features <= FEATURES)
+    facts = _facts(opened.table, opened.files, touched, columns, is_known=opened.features <= FEATURES)
     return replace(facts, only_as_a_whole=replaces and not opened.can_be_removed(touched))
 
 
-def facts_of_unopened(path: Location) -> TableFacts | None:
-    """Those of a table that is left to Spark; None if ``deltalake`` cannot open it, or there is none."""
+def facts_of_unopened(path: Location, columns: NetColumns) -> TableFacts | None:
+    """Those of a table that is left to Spark; None if ``deltalake`` cannot open it, or there is none. ``columns``: see
+    ``facts_of``."""
     table = table_to_read(path)
     if table is None:
         return None
     files = pa.table(table.get_add_actions(flatten=True))
-    return _facts(table, files, files, is_plain=False)
+    return _facts(table, files, files, columns, is_known=False)
 
 
-def _facts(table: DeltaTable, files: pa.Table, touched: pa.Table, *, is_plain: bool) -> TableFacts:
+def _facts(table: DeltaTable, files: pa.Table, touched: pa.Table, columns: NetColumns, *, is_known: bool) -> TableFacts:
+    own = {*written_columns(columns.shape.columns, columns.mode).names}
+    has_others = own != {field.name for field in table.schema().fields}
+    is_followed = any(table.metadata().configuration.get(name) == "true" for name in _ROW_BY_ROW)
     return TableFacts(
         files.num_rows,
         file_bytes(files),
         _row_count(files),
         file_bytes(touched),
         _row_count(touched),
-        is_plain,
+        is_known and not has_others,
         bool(pc.any(pc.match_substring_regex(files.column("path"), ELSEWHERE)).as_py()),
-        any(table.metadata().configuration.get(name) == "true" for name in _ROW_BY_ROW),
+        is_followed or has_others,
     )
 
 

@@ -51,7 +51,7 @@ class WrittenTable:
         if self.opened is not None:
             replaces = self.pipeline.merge_engine == "auto" and net.least == "merge"
             return facts_of(self.opened, net.columns, net.touched_range, replaces=replaces)
-        return facts_of_unopened(self.path)
+        return facts_of_unopened(self.path, net.columns)
 
 
 @dataclass(frozen=True)

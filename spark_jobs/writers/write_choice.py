@@ -31,7 +31,8 @@ class TableFacts:
 
     ``is_plain``: ``deltalake`` can open it, and it has no feature or column that we have not made.
     ``has_files_elsewhere``: files of another table are part of it, as in a shallow clone: ``deltalake`` cannot replace
-    these. ``is_read_row_by_row``: it promises readers what happened to single rows, as a change data feed does.
+    these. ``is_never_rewritten``: it promises readers what happened to single rows, as a change data feed does, or has
+    a column of somebody else, whose values only a MERGE keeps.
     ``only_as_a_whole``: ``deltalake`` can replace a touched file only with all others, as one with a deletion vector.
     """
 
@@ -42,7 +43,7 @@ class TableFacts:
     touched_rows: int | None
     is_plain: bool = True
     has_files_elsewhere: bool = False
-    is_read_row_by_row: bool = False
+    is_never_rewritten: bool = False
     only_as_a_whole: bool = False
 
 
@@ -100,14 +101,14 @@ def _may_be_rewritten(net: NetSource, limits: WriteLimits) -> bool:
 
 def _is_certain(net: NetSource, table: TableFacts) -> bool:
     """Whether this process is certain to leave the same rows as Spark."""
-    return net.in_memory is not None and table.is_plain and not table.is_read_row_by_row
+    return net.in_memory is not None and table.is_plain and not table.is_never_rewritten
 
 
 def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, compacts: bool) -> WriteWay:
     way = WriteWay("spark", net.least, compacts)
     if net.least != "merge" or net.among or table is None:
         return way
-    if _may_be_rewritten(net, limits) and not table.is_read_row_by_row and _is_much(net, table.rows, limits):
+    if _may_be_rewritten(net, limits) and not table.is_never_rewritten and _is_much(net, table.rows, limits):
         # and no compaction: it would be a commit between, in which the rewrite would seem to be another writer's
         is_broadcast = net.columns.shape.has_key and net.rows <= limits.broadcast_keys
         return WriteWay("spark", "rewrite", broadcasts=is_broadcast)

@@ -97,7 +97,7 @@ _WAYS: dict[str, tuple[NetSource, TableFacts | None, Engine, str]] = {
     "much of it": (_MANY, replace(_SMALL, is_plain=False), "spark", "rewrite"),
     "much of it, whose readers follow rows": (
         _MANY,
-        replace(_SMALL, is_plain=False, is_read_row_by_row=True),
+        replace(_SMALL, is_plain=False, is_never_rewritten=True),
         "spark",
         "merge",
     ),

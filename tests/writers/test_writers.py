@@ -108,8 +108,9 @@ ARRAYS: dict[str, tuple[str, Callable[[int], object]]] = {
     "moments": ("array<timestamp>", lambda n: [INSTANT + timedelta(n)]),
     "texts": ("array<string>", lambda n: ["", "😀", None, f"{n}"]),
 }
-# what Spark merges in place of a rewrite: their readers follow single rows, or nobody knows how many rows they have
-MERGED = ("a change data feed", "row tracking", "percent in the path")
+# what Spark merges in place of a rewrite: their readers follow single rows, nobody knows how many rows they have, or
+# others have added a column
+MERGED = ("a change data feed", "row tracking", "percent in the path", "a column of others")
 
 
 def shape_of(kind: str) -> TableShape:
@@ -365,6 +366,28 @@ def test_mirrored_rows(made: Callable[..., Table], kind: str, engine: MergeEngin
             strategy = "rewrite"
         assert way == f"{writer} {strategy}", step
         table.assert_rows(by_spark=step == steps[-1])
+
+
+@pytest.mark.parametrize("engine", ["auto", at_night("spark")])
+@pytest.mark.parametrize("kind", ["int", "no key"])
+def test_values_in_a_column_of_others_stay(made: Callable[..., Table], kind: str, engine: MergeEngine) -> None:
+    table = made(kind, engine=engine)
+    path = delta_identifier(table.pipeline.lake.table(NAME))
+    for statement in ("ALTER TABLE {} ADD COLUMN theirs string", "UPDATE {} SET theirs = 'value ' || id"):
+        table.spark.sql(statement.format(path))
+    net = mirrored(table, "rewrite") if kind == "int" else _without(table, 0)
+    table.write(net, engine, REWRITES)
+    theirs = {row["id"]: row["theirs"] for row in table.spark.sql(f"SELECT id, theirs FROM {path}").collect()}
+    changed = {row_of(kind, n)[0] for n in (6, 7, 8, 9, 50)} if kind == "int" else set()
+    assert len(theirs) > 5
+    assert {n: value for n, value in theirs.items() if n not in changed and value != f"value {n}"} == {}
+
+
+def _without(table: Table, n: int) -> NetSource:
+    """All copies of a row of a table without a key go."""
+    row = row_of(table.kind, n)
+    copies = table.rows.count(row)
+    return net_of(NetColumns(table.shape), [{"copies": -copies, **_named(row)}])
 
 
 ENGINES = pytest.mark.parametrize(("engine", "writer"), [("auto", "deltalake"), ("spark", "spark")])
