@@ -43,6 +43,7 @@ from spark_jobs.postgres.slot import (
 )
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.retries import again_when_lost
+from spark_jobs.run import Run
 from spark_jobs.tables.matching_tables import refreshed
 
 _log = logging.getLogger(__name__)
@@ -85,15 +86,12 @@ def capture(
     return attempt()
 
 
-def capture_through(
-    pipeline: Pipeline, lsn: Lsn, capturing: AbstractContextManager[object], *, progress: Progress = silent
-) -> tuple[WindowMarker, ...]:
-    """Land all windows up to ``lsn``, however many they are. ``capturing`` is held while some are landed, as another
-    thread of this process may land windows too. Raises what ``capture`` raises."""
+def capture_through(run: Run, lsn: Lsn) -> tuple[WindowMarker, ...]:
+    """Land all windows up to ``lsn``, however many they are. Raises what ``capture`` raises."""
     landed: list[WindowMarker] = []
     while True:
-        with capturing:
-            captured = capture(pipeline, upto=lsn, progress=progress)
+        with run.capturing:
+            captured = capture(run.pipeline, upto=lsn, progress=run.progress)
         landed += captured.landed
         if captured.caught_up:
             return tuple(landed)

@@ -99,7 +99,7 @@ def _read(
         assert checkpoint is not None
         exporter.begin(checkpoint)
         with exporter.exported(run.progress) as (exported, connection):
-            landed += capture_through(run.pipeline, exported.lsn, run.capturing, progress=run.progress)
+            landed += capture_through(run, exported.lsn)
             last = log.checkpoint()
             if last is not None and last.window.hi == exported.lsn:
                 return _at_one_lsn(run, {name: stopped[name] for name in names}, exported, connection, last)

@@ -51,7 +51,7 @@ def snapshot(
         _forget_chunks(run, snapshots)
         pace = Pace(run.pipeline.snapshot.bytes_per_second, time.monotonic() + exports.patience.reading)
         with bulk_connections(conninfo(run.pipeline.source.dsn)) as connect:
-            snapshots += tuple(snapshot_in_chunks(request, table, pace, connect, run.capturing) for table in chunked)
+            snapshots += tuple(snapshot_in_chunks(request, table, pace, connect) for table in chunked)
     return (*snapshots, *_failed({**errors, **request.stopped}))
 
 

@@ -7,7 +7,6 @@ what was read of their keys, and the table becomes what a snapshot at the end of
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -75,7 +74,6 @@ def finished(
     chunked: ChunkedTable,
     done: ChunksRead,
     connect: BulkConnect,
-    capturing: AbstractContextManager[object],
 ) -> TableSnapshot:
     """The table's new snapshot. Raises VoidPlanError if the table must be read from the start, and what capturing,
     reading, decoding and writing raise; then what is read stays."""
@@ -83,7 +81,7 @@ def finished(
     now = ColumnsNow(read.shape, run.pipeline.on_unrepresentable)
     doubtful: pa.Table | None = None  # after the first correction, only those rows that are read again
     for _ in range(_ATTEMPTS):
-        last = _captured(run, capturing)
+        last = _captured(run)
         ((table, transactions),) = planned(request, [chunked.name], last)
         if not same_as_planned(chunked, table, last):
             raise AlteredTableError
@@ -106,14 +104,14 @@ def finished(
     )
 
 
-def _captured(run: Run, capturing: AbstractContextManager[object]) -> WindowMarker:
+def _captured(run: Run) -> WindowMarker:
     """The change log's last window, when the log holds everything that is written now."""
     with connected(run.pipeline.source.dsn) as connection:
         end = written_lsn(connection)
         flushed = wait_until_flushed(connection, end)
     if flushed < end:
         raise LakeError(f"the server has flushed its WAL up to {flushed} and not to {end}", hint="run it again")
-    capture_through(run.pipeline, flushed, capturing, progress=run.progress)
+    capture_through(run, flushed)
     last = ChangeLog(run.pipeline.lake.change_log).checkpoint()
     assert last is not None
     assert last.window.hi >= end

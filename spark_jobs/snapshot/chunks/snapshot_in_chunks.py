@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 from deltalake.transaction import AddAction
@@ -41,11 +41,10 @@ def snapshot_in_chunks(
     chunked: ChunkedTable,
     pace: Pace,
     connect: BulkConnect,
-    capturing: AbstractContextManager[object],
 ) -> TableSnapshot:
     while True:
         try:
-            return _read_on(request, chunked, pace, connect, capturing)
+            return _read_on(request, chunked, pace, connect)
         except VoidPlanError as void:
             _log.warning("%s is read from the start: %s", chunked.name, void)
             chunked.record.void(chunked.plan)
@@ -70,7 +69,6 @@ def _read_on(
     chunked: ChunkedTable,
     pace: Pace,
     connect: BulkConnect,
-    capturing: AbstractContextManager[object],
 ) -> TableSnapshot:
     """Read chunks until all are read or the time is over. Raises SnapshotGoesOnError in the second case."""
     run, table = request.run, chunked.table
@@ -80,7 +78,7 @@ def _read_on(
         require_same_server(run, request.checkpoint)
         chunked.keep_plan()
         done = _converted(chunked, _all_read(request, chunked, pace, connect))
-    return finished(request, chunked, done, connect, capturing)
+    return finished(request, chunked, done, connect)
 
 
 def _all_read(request: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> ChunksRead:
