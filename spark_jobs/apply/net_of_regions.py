@@ -45,8 +45,8 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.writers.held_rows import held_rows_within
-from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted, ranged_key
-from spark_jobs.writers.net_source import Frame, NetSource, key_range_of
+from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted
+from spark_jobs.writers.net_source import Frame, NetSource, key_ends, key_range_in, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.past_rows import arrow_values_at, values_at
 from spark_jobs.writers.rewritten_rows import comparable_keys
@@ -141,12 +141,15 @@ class _Whole:
     @property
     def _among(self) -> str:
         """By it Delta skips files. Empty if the net change may touch any row."""
-        shape, net = self.columns.shape, self.net
-        names = {own.attnum: f"t.{quoted(own.name)}" for own in shape.columns}
-        inside = in_spark(self.regions.regions, lambda column: names[column.attnum])
+        shape, net, inside = self.columns.shape, self.net, self._inside("t.")
         if net is None or not net.rows:
             return f"({inside})"
         return "" if net.key_range is None else f"({inside} OR {in_range(shape, net.key_range)})"
+
+    def _inside(self, prefix: str) -> str:
+        """The condition in SQL that a row of the table is in a region."""
+        names = {own.attnum: f"{prefix}{quoted(own.name)}" for own in self.columns.shape.columns}
+        return in_spark(self.regions.regions, lambda column: names[column.attnum])
 
     @property
     def _moment(self) -> Moment:
@@ -204,10 +207,7 @@ class _Whole:
     @contextmanager
     def on_executors(self) -> Iterator[_Rows]:
         """The rows that are read are staged; the others are looked up each time."""
-        work, schema, place = self.work, ddl(value_fields(self.regions.shape)), ranged_key(self.columns.shape)
-        ends = ["NULL AS low", "NULL AS high"]
-        if place is not None:
-            ends = [f"min({value(place)}) AS low", f"max({value(place)}) AS high"]
+        work, schema = self.work, ddl(value_fields(self.regions.shape))
         with isolated_session(work.run.spark(), {}) as own, staging_folder(work.pipeline.lake, work.state) as staged:
             folder = staged / "regions"
             with spark_errors(f"{work.name}: partitions could not be read", name=work.name, path=work.path):
@@ -220,24 +220,22 @@ class _Whole:
                     return self._frame(session, session.read.schema(schema).parquet(folder))
 
                 read = own.read.schema(schema).parquet(folder).count()
-                row = frame(own).selectExpr("count(*) AS rows", *ends).collect()[0]
-            key_range = None if row["low"] is None else KeyRange(row["low"], row["high"])
-            yield _Rows(frame, row["rows"], key_range, read, misfits)
+                row = frame(own).selectExpr("count(*) AS rows", *key_ends(self.columns.shape)).collect()[0]
+            yield _Rows(frame, row["rows"], key_range_in(row), read, misfits)
 
     def _frame(self, session: SparkSession, rows: DataFrame) -> DataFrame:
         """The table's rows are those of the version at which its state was read: an OPTIMIZE since then shows the same
         rows."""
-        work, shape, regions = self.work, self.columns.shape, self.regions.regions
-        names = {own.attnum: quoted(own.name) for own in shape.columns}
+        work, shape = self.work, self.columns.shape
         table = session.read.format("delta").option("versionAsOf", work.state.version).load(work.path)
         keys = [f"{quoted(shape.columns[place].name)} AS {value(place)}" for place in shape.key_indices]
-        inside = table.where(in_spark(regions, lambda column: names[column.attnum])).selectExpr(*keys)
+        inside = table.where(self._inside("")).selectExpr(*keys)
         written = values_at(self._moment, rows, self.regions.shape, work.state.generation.commit_columns)
         gone = inside.join(rows.select(self._key_names), self._key_names, "left_anti")
         parts = [self._framed_changes(written, UPSERT), self._framed_changes(gone, DELETE)]
         if self.net is not None:
             fields = [field.name for field in self.columns.fields]
-            outside = self.net.read(session).where(f"NOT ({in_spark(regions, self._value)})")
+            outside = self.net.read(session).where(f"NOT ({in_spark(self.regions.regions, self._value)})")
             parts.append(outside.select(fields))
         return reduce(lambda one, other: one.unionByName(other), parts)
 

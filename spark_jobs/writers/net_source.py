@@ -17,7 +17,7 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.writers.merge_sql import KeyRange, ranged_key
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 Frame: TypeAlias = "Callable[[SparkSession], DataFrame]"
 
@@ -68,6 +68,18 @@ class NetSource:
     def keeps_values(self) -> bool:
         """Whether values of some rows were not sent."""
         return bool(self.columns.unchanged or self.columns.old_keys)
+
+
+def key_ends(shape: TableShape) -> list[str]:
+    """The aggregates in SQL by which ``key_range_in`` knows the range of a net change of keys."""
+    place = ranged_key(shape)
+    ends = ("NULL", "NULL") if place is None else (f"min({value(place)})", f"max({value(place)})")
+    return [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]
+
+
+def key_range_in(row: Row) -> KeyRange | None:
+    """``row``: has the ``key_ends``."""
+    return None if row["low"] is None else KeyRange(row["low"], row["high"])
 
 
 def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:

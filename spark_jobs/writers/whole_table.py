@@ -112,7 +112,7 @@ class WholeTable:
     def is_new(self) -> bool:
         return self.before is None
 
-    def in_files(self, physical: tuple[str, ...], ids: tuple[int | None, ...]) -> WholeTable | None:
+    def for_files(self, physical: tuple[str, ...], ids: tuple[int | None, ...]) -> WholeTable | None:
         """The same table, for files that were written with these names and numbers of the columns. None if it has
         columns that are not these: somebody has replaced it."""
         if self.before is None:

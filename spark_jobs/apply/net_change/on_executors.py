@@ -43,7 +43,7 @@ from spark_jobs.schema.net_columns import (
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.copies_merge import summed_copies
 from spark_jobs.writers.merge_sql import KeyRange, ranged_key
-from spark_jobs.writers.net_source import Frame, NetSource
+from spark_jobs.writers.net_source import Frame, NetSource, key_ends, key_range_in
 from spark_jobs.writers.staged_misfits import counted_misfits, misfits_among
 
 if TYPE_CHECKING:
@@ -150,10 +150,9 @@ def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
     """Stage ``net``, and describe its rows with one query. None if some row can only be computed in the order of the
     log."""
     staged = _written(net, folder, ddl(final_fields(rules.written, rules.mode)))
-    widest, place = NetColumns.all_possible(rules.written, rules.mode), ranged_key(rules.shape)
+    widest = NetColumns.all_possible(rules.written, rules.mode)
     expressions = ["count(*) AS rows", f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh"]
-    ends = ("NULL", "NULL") if place is None else (f"min({value(place)})", f"max({value(place)})")
-    expressions += [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]
+    expressions += key_ends(rules.shape)
     expressions += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
     expressions += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
     expressions += counted_misfits(rules.written)
@@ -165,13 +164,12 @@ def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
         unchanged=tuple(i for i in widest.unchanged if row[unchanged(i)]),
         old_keys=tuple(i for i in widest.old_keys if row[old_key(i)]),
     )
-    key_range = None if row["low"] is None else KeyRange(row["low"], row["high"])
     insert_only = rules.ended is None and bool(row["fresh"])
     return NetSource(
         columns,
         rules.truncated,
         insert_only,
-        key_range,
+        key_range_in(row),
         _selected(staged, columns),
         row["rows"],
         ended=rules.ended,

@@ -235,7 +235,7 @@ class _StagedRows:
         if plan.columns.writer == "spark":
             return None
         target = WholeTable.of(self.chunked.table.path, self.table.written(self.read), provenance)
-        written = None if target is None else target.in_files(plan.columns.physical, plan.columns.ids)
+        written = None if target is None else target.for_files(plan.columns.physical, plan.columns.ids)
         if written is None:
             raise VoidPlanError("somebody has replaced its Delta table")
         return written
