@@ -1,8 +1,8 @@
 """What a table keeps: the source's rows, or also what was there before. docs/modes.md says what each event does.
 
 These questions are what most code needs to know of a mode. How each one's rows are made and written stands in
-``schema/mode_columns.py`` (its columns), ``apply/net_change`` (its net change) and ``lake`` (its statement, and what
-becomes of its rows in a new snapshot).
+``schema/mode_columns.py`` (its columns), ``apply/net_change`` (its net change) and ``writers`` (Spark's statement in
+``past_sql.py``, rows without Spark in ``rewritten_rows.py``, and a new snapshot in ``past_rows.py``).
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ COUNTED = CHANGES + b"M"
 KNOWN = b"BCO" + ANNOUNCEMENTS + COUNTED
 # the message types that protocols 2 to 4 add
 CONTROL = b"SEcAbpPKr"
+# what begins a stream block, a prepared and a plain transaction, and what ends each
+OPENERS, CLOSERS = b"SbB", b"EPC"
 # the minimum length of each kind; Begin and Commit have exactly this length
 _SHORTEST = {"B": 21, "C": 26, "O": 10, "M": 15, "R": 10, "Y": 7, "I": 8, "U": 8, "D": 8, "T": 6}
 _EXACT = b"BC"

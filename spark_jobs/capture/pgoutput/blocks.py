@@ -15,12 +15,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.capture.message_batch import ANNOUNCEMENTS, CHANGES, CONTROL, KNOWN, MessageBatch
+from spark_jobs.capture.message_batch import (
+    ANNOUNCEMENTS,
+    CHANGES,
+    CLOSERS,
+    CONTROL,
+    KNOWN,
+    OPENERS,
+    MessageBatch,
+)
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-_OPENERS, _CLOSERS = b"SbB", b"EPC"
 _BETWEEN_BLOCKS = b"cApKr"
 _INSIDE_BLOCKS = b"O" + ANNOUNCEMENTS + CHANGES
 XID_BYTES = 4
@@ -53,7 +60,7 @@ class Blocks:
         """``xids``: for each index of a Stream Start or Begin Prepare in this batch, the xid that it names."""
         count = batch.count
         places = np.arange(count)
-        opens, closes = _is(batch, _OPENERS), _is(batch, _CLOSERS)
+        opens, closes = _is(batch, OPENERS), _is(batch, CLOSERS)
         opener_at = np.maximum.accumulate(np.where(opens, places, -1))
         # a closer still belongs to its block
         closed_at = np.concatenate([[-2], np.maximum.accumulate(np.where(closes, places, -2))[:-1]])
@@ -122,7 +129,7 @@ def _misplaced(
     before = np.concatenate([[open_before is not None], opens[ends][:-1]]) if len(ends) else np.zeros(0, bool)
     wrong[ends] = opens[ends] == before
     fitting = np.zeros(256, np.uint8)
-    fitting[list(_CLOSERS)] = list(_OPENERS)
+    fitting[list(CLOSERS)] = list(OPENERS)
     wrong |= closes & (opener != fitting[batch.kind])
     return int(np.argmax(wrong)) if wrong.any() else None
 

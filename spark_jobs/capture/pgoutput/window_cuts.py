@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.capture.message_batch import MessageBatch
+from spark_jobs.capture.message_batch import CLOSERS, OPENERS, MessageBatch
 from spark_jobs.logicalrep.lsn import Lsn
 
 Ints = npt.NDArray[np.int64]
 
-_OPENERS, _CLOSERS = b"SbB", b"EPC"
 # what makes a transaction part of the window, and where it has the LSN of the commit record
 _COMMIT_LSNS = {b"B": 1, b"c": 6, b"K": 2}
 _LOOSE_LSN = 2
@@ -52,7 +51,7 @@ class WindowCuts:
         if not messages.count:
             return None
         step = np.zeros(messages.count, np.int64)
-        step[messages.where(_OPENERS)], step[messages.where(_CLOSERS)] = 1, -1
+        step[messages.where(OPENERS)], step[messages.where(CLOSERS)] = 1, -1
         depth = np.cumsum(step) + self._inside
         loose = messages.where(b"M")
         places = [(loose[depth[loose] == 0], _LOOSE_LSN)]
