@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
 from psycopg import sql
 
-from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.column_options import ChosenTypes
-from spark_jobs.configuration import Adopted, Pipeline
+from spark_jobs.configuration import Adopted
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, clock_microseconds
-from spark_jobs.postgres.fingerprints import Watched, fingerprints
+from spark_jobs.postgres.fingerprints import fingerprints
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.postgres.source_tables import SourceTable, source_tables
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.run import Run
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import DeltaColumn
@@ -42,6 +40,7 @@ from spark_jobs.snapshot.export import (
     rows_query,
 )
 from spark_jobs.snapshot.pace import next_cause
+from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import TableRead, TaskReader
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
@@ -54,32 +53,6 @@ from spark_jobs.writers.delta_table import table_columns
 from spark_jobs.writers.opened_table import opened_table
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.write_choice import Engine, snapshot_writer
-
-
-@dataclass(frozen=True)
-class SnapshotWork:
-    """The tables to take snapshots of, and what their new generations are made from.
-
-    ``checkpoint``: the newest window that was landed before the server began to export the snapshot. The snapshot shows
-    all of it, and what its look at the catalogue saw; applying continues with the next one. A window that is landed
-    later may end before the snapshot and look at the catalogue after it: its look counts, while its rows are skipped.
-    ``watched``: what the tables' fingerprints cover. ``reasons``: why, for automatic snapshots: a change that cannot be
-    followed in place, or a break in the log. ``asked``: somebody wants these tables as they are now; otherwise
-    changes of columns that the configuration refuses are refused here too. ``chunk_bytes``: the tables are read in
-    chunks of about so many bytes, each in a snapshot of its own; None: in one exported snapshot.
-    """
-
-    run: Run
-    names: tuple[QualifiedName, ...]
-    checkpoint: WindowMarker
-    watched: Watched
-    reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
-    asked: bool = True
-    chunk_bytes: int | None = None
-
-    @property
-    def pipeline(self) -> Pipeline:
-        return self.run.pipeline
 
 
 @dataclass(frozen=True)

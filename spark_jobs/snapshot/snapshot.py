@@ -19,7 +19,7 @@ from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
 from spark_jobs.snapshot.chunks.snapshot_in_chunks import snapshot_in_chunks
 from spark_jobs.snapshot.exporter import Exporter, given_or_own
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
-from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots, require_same_server, wanted_snapshots
+from spark_jobs.snapshot.snapshot_work import SnapshotWork, require_same_server, wanted_snapshots
 
 
 def snapshot(
@@ -40,40 +40,38 @@ def snapshot(
     Raises what ``wanted_snapshots`` raises, and if ``asked`` SnapshotWaitsError for a snapshot that is not exported in
     time; nothing was changed then.
     """
-    request = wanted_snapshots(run, names, reasons, asked=asked)
-    if not request.names:
-        return _failed(request.stopped)
-    with given_or_own(exporter, run.pipeline.source.dsn) as exports, request.run.guarded() as run:
-        request = replace(request, run=run)
-        chunked, errors = chunked_tables(request, large_tables(request))
-        others = [name for name in request.names if name not in errors and name not in {each.name for each in chunked}]
-        snapshots = _at_one_lsn(request, others, exports) if others else ()
+    work, stopped = wanted_snapshots(run, names, reasons, asked=asked)
+    if not work.names:
+        return _failed(stopped)
+    with given_or_own(exporter, run.pipeline.source.dsn) as exports, work.run.guarded() as run:
+        work = replace(work, run=run)
+        chunked, errors = chunked_tables(work, large_tables(work))
+        others = tuple(name for name in work.names if name not in {*errors, *(each.name for each in chunked)})
+        snapshots = _at_one_lsn(replace(work, names=others), exports) if others else ()
         _forget_chunks(run, snapshots)
         pace = Pace(run.pipeline.snapshot.bytes_per_second, time.monotonic() + exports.patience.reading)
         with bulk_connections(conninfo(run.pipeline.source.dsn)) as connect:
-            snapshots += tuple(snapshot_in_chunks(request, table, pace, connect) for table in chunked)
-    return (*snapshots, *_failed({**errors, **request.stopped}))
+            snapshots += tuple(snapshot_in_chunks(table, pace, connect) for table in chunked)
+    return (*snapshots, *_failed({**errors, **stopped}))
 
 
-def _at_one_lsn(
-    request: WantedSnapshots, names: Sequence[QualifiedName], exports: Exporter
-) -> tuple[TableSnapshot, ...]:
-    """Those of ``names``, in one exported snapshot; the cuts are kept valid meanwhile."""
+def _at_one_lsn(work: SnapshotWork, exports: Exporter) -> tuple[TableSnapshot, ...]:
+    """All of them in one exported snapshot; the cuts are kept valid meanwhile."""
     # windows that were landed while the server waited may hold changes that the snapshot does not show
-    run, checkpoint = request.run, exports.begin(request.checkpoint)
+    run, work = work.run, replace(work, checkpoint=exports.begin(work.checkpoint))
     try:
         with exports.exported(run.progress) as (exported, shows):
-            require_same_server(run, checkpoint)  # the log's server must have exported it
+            require_same_server(work)  # the log's server must have exported it
             with run.guard.cuts():
-                forget(run.pipeline.lake, names)
-            snapshots = snapshot_tables(request.work(names, checkpoint), exported, shows)
+                forget(run.pipeline.lake, work.names)
+            snapshots = snapshot_tables(work, exported, shows)
             with run.guard.cuts():  # a concurrent run may have written a cut with the old tables
-                forget(run.pipeline.lake, names)
+                forget(run.pipeline.lake, work.names)
         return snapshots
     except SnapshotWaitsError as error:
-        if request.asked:
+        if work.asked:
             raise
-        return tuple(_waits(name, request.reasons.get(name, ""), error) for name in names)
+        return tuple(_waits(name, work.reasons.get(name, ""), error) for name in work.names)
 
 
 def _waits(name: QualifiedName, why: str, error: SnapshotWaitsError) -> TableSnapshot:

@@ -26,9 +26,10 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.export import ExportedSnapshot
-from spark_jobs.snapshot.planned_table import PlannedTable, SnapshotWork, look
+from spark_jobs.snapshot.planned_table import PlannedTable, look
 from spark_jobs.snapshot.read_on_driver import RangeThreads, range_threads, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
+from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import MisfitsRead, TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores

@@ -23,10 +23,9 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.mode_columns import ended_column, own_columns
 from spark_jobs.snapshot.exporter import exported_snapshot
-from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
+from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.write_limits import WriteLimits
 from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database
@@ -69,9 +68,8 @@ class Followed:
 
     def snapshot(self, *names: QualifiedName) -> tuple[TableSnapshot, ...]:
         last = self.markers[-1]
-        watched = watched_tables(self.pipeline, names or self.names, last)
         run = self.run.of(replace(self.pipeline, merge_engine="auto"))  # quicker than by Spark
-        work = SnapshotWork(run, names or self.names, last, watched)
+        work = SnapshotWork(run, names or self.names, last)
         with exported_snapshot(self.pipeline.source.dsn) as (exported, connection):
             return snapshot_tables(work, exported, connection)
 

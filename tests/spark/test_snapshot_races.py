@@ -17,7 +17,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.snapshot import wanted_snapshots
+from spark_jobs.snapshot import snapshot_work
 from spark_jobs.sync import snapshot
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -105,7 +105,7 @@ def test_ddl_seen_with_a_window_that_is_landed_while_the_snapshot_is_read(
     reader = threading.Thread(target=lambda: snapshot(Run(orders, lambda: spark), [ORDERS]))
     with monkeypatch.context() as patched:
         patched.setattr(capture_module, "look_at_catalogue", late)
-        patched.setattr(wanted_snapshots, "check_identity", meanwhile)
+        patched.setattr(snapshot_work, "check_identity", meanwhile)
         before = ChangeLog(orders.lake.change_log).checkpoint()
         capture(orders)
         landed.set()

@@ -72,7 +72,7 @@ class Adoption:
 
     def _hashed(self) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
         types = [column.lake_type for column in self.copy.shape.columns]
-        count, progress = 0, self.chunked.table.work.run.progress
+        count, progress = 0, self.chunked.work.run.progress
         with closing(self.copy.rows()) as batches:
             for rows in batches:
                 yield row_hashes(rows, types), rows
@@ -96,7 +96,7 @@ class Adoption:
                         yield from reader
             chunked.record.adopt(number, same)
 
-        policy = chunked.table.work.pipeline.on_unrepresentable
+        policy = chunked.work.pipeline.on_unrepresentable
         return chunked.read.task_reader(connect, None, policy, read_differing)
 
     def _compared(
@@ -141,7 +141,7 @@ class Adoption:
 
         written = chunked.staged.write(adopted())
         text = f"{chunked.name}: of {self.copy.path}, as they are in the source"
-        chunked.table.work.run.progress(Step("adopted", text, written.rows, None, "rows"))
+        chunked.work.run.progress(Step("adopted", text, written.rows, None, "rows"))
         return tuple(written.actions)
 
 
@@ -160,4 +160,4 @@ def void_if_changed(chunked: ChunkedTable) -> Iterator[None]:
 def _copy(chunked: ChunkedTable, version: str = "") -> CopiedTable:
     adopted = chunked.table.adopts
     assert adopted is not None  # or the plan would be void
-    return CopiedTable.of(adopted, chunked.read.shape, chunked.table.work.pipeline.lake.root, version)
+    return CopiedTable.of(adopted, chunked.read.shape, chunked.work.pipeline.lake.root, version)

@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from deltalake.transaction import AddAction
 
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError, SourceError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import Connection, connected, source_errors
+from spark_jobs.postgres.connection import connected, source_errors
 from spark_jobs.postgres.table_sizes import table_sizes
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.misfits import Misfits
@@ -30,9 +29,9 @@ from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.snapshot.chunks.transactions_seen import TransactionsSeen
 from spark_jobs.snapshot.chunks.void_plan import AlteredTableError
 from spark_jobs.snapshot.export import ExportedSnapshot
-from spark_jobs.snapshot.planned_table import PlannedTable, Seen, SnapshotWork, look
+from spark_jobs.snapshot.planned_table import PlannedTable, look
+from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import TableRead
-from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
 from spark_jobs.storage import Recent
 from spark_jobs.table_mode import CommitColumn, keeps_past
 from spark_jobs.writers.whole_table import WholeTable
@@ -63,8 +62,12 @@ class ChunkedTable:
         return self.table.name
 
     @property
+    def work(self) -> SnapshotWork:
+        return self.table.work
+
+    @property
     def record(self) -> ReadRecord:
-        return ReadRecord(self.table.work.pipeline.lake, self.name)
+        return ReadRecord(self.work.pipeline.lake, self.name)
 
     @property
     def staged(self) -> StagedFiles:
@@ -84,7 +87,7 @@ class ChunkedTable:
     @property
     def is_partial(self) -> bool:
         """Whether the chunks that are read are shown. Those of a table that adopts rows lack these."""
-        return self.table.work.pipeline.snapshot.partial and not self.plan.adopted
+        return self.work.pipeline.snapshot.partial and not self.plan.adopted
 
     def shown(self, unread: Iterable[int]) -> PartialTable | None:
         """What shows all chunks but those that are ``unread``. Raises LakeError."""
@@ -128,34 +131,34 @@ class ChunkedTable:
         return self.table.form.commit_columns
 
 
-def large_tables(request: WantedSnapshots) -> tuple[QualifiedName, ...]:
+def large_tables(work: SnapshotWork) -> tuple[QualifiedName, ...]:
     """Those of the tables that do not fit into one chunk, and those that adopt rows."""
-    pipeline = request.run.pipeline
+    pipeline = work.pipeline
     adopting = tuple(
         name
-        for name in request.names
-        if pipeline.table(name).adopt and table_state(pipeline.lake, name, *request.checkpoint.identity.stream) is None
+        for name in work.names
+        if pipeline.table(name).adopt and table_state(pipeline.lake, name, *work.checkpoint.identity.stream) is None
     )
     with connected(pipeline.source.dsn) as connection:
-        sizes = pipeline.by_name(request.names, table_sizes(connection, pipeline.relations(request.names)))
-    read = [name for name in request.names if name in sizes and not pipeline.table(name).begins_empty]
+        sizes = pipeline.by_name(work.names, table_sizes(connection, pipeline.relations(work.names)))
+    read = [name for name in work.names if name in sizes and not pipeline.table(name).begins_empty]
     large = (name for name in read if sizes[name].bytes > pipeline.snapshot.chunk_bytes)
     return tuple(dict.fromkeys((*adopting, *large)))
 
 
 def chunked_tables(
-    request: WantedSnapshots, names: Sequence[QualifiedName]
+    work: SnapshotWork, names: Sequence[QualifiedName]
 ) -> tuple[tuple[ChunkedTable, ...], dict[QualifiedName, CdcError]]:
     """Those of ``names`` that can be read in chunks, and the errors of those that cannot be read at all."""
     tables: list[ChunkedTable] = []
     errors: dict[QualifiedName, CdcError] = {}
-    for table, transactions in planned(request, names, request.checkpoint):
+    for table, transactions in planned(work, names):
         read = table.read()
         if isinstance(read, CdcError):
             errors[table.name] = read
         elif has_readable_key(read) and not (table.sent and table.sent.missing_operations):
             try:
-                chunked = _chunked(table, read, transactions, request.checkpoint)
+                chunked = _chunked(table, read, transactions)
             except CdcError as error:
                 errors[table.name] = error
             else:
@@ -166,35 +169,28 @@ def chunked_tables(
     return tuple(tables), errors
 
 
-def planned(
-    request: WantedSnapshots, names: Sequence[QualifiedName], checkpoint: WindowMarker
-) -> Iterable[tuple[PlannedTable, TransactionsSeen]]:
+def planned(work: SnapshotWork, names: Sequence[QualifiedName]) -> Iterable[tuple[PlannedTable, TransactionsSeen]]:
     """The tables as one snapshot shows them, with the transactions that it shows."""
     if not names:
         return
-    work = request.work(names, checkpoint, request.run.pipeline.snapshot.chunk_bytes)
-    with connected(request.run.pipeline.source.dsn) as connection:
-        seen, transactions = _look(connection, work)
+    work = replace(work, names=tuple(names), chunk_bytes=work.pipeline.snapshot.chunk_bytes)
+    with (
+        connected(work.pipeline.source.dsn) as connection,
+        source_errors("the tables could not be looked at"),
+    ):
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        seen, transactions = look(connection, work), TransactionsSeen.of(connection)
+        connection.execute("COMMIT")
     for name in names:
         yield PlannedTable(work, _OWN_SNAPSHOTS, name, seen), transactions
 
 
-def _look(connection: Connection, work: SnapshotWork) -> tuple[Seen, TransactionsSeen]:
-    with source_errors("the tables could not be looked at"):
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        pair = look(connection, work), TransactionsSeen.of(connection)
-        connection.execute("COMMIT")
-    return pair
-
-
-def _chunked(
-    table: PlannedTable, read: TableRead, transactions: TransactionsSeen, checkpoint: WindowMarker
-) -> ChunkedTable | None:
+def _chunked(table: PlannedTable, read: TableRead, transactions: TransactionsSeen) -> ChunkedTable | None:
     """None if too many plans of it were void."""
-    lake = table.work.pipeline.lake
+    lake, checkpoint = table.work.pipeline.lake, table.work.checkpoint
     log, record = ChangeLog(lake.change_log), ReadRecord(lake, table.name)
     known, before = record.plan(), table.state()
-    fresh = _fresh(table, read, before, checkpoint)
+    fresh = _fresh(table, read, before)
     plan = None if known is None else _read_on(known, fresh, table)
     if plan is not None:
         seen = replace(table.seen, ranges={**table.seen.ranges, table.name: plan.chunks})
@@ -219,17 +215,17 @@ def _chunked(
     return ChunkedTable(replace(table, began=plan.began), read, plan, known)
 
 
-def _fresh(table: PlannedTable, read: TableRead, before: TableState | None, checkpoint: WindowMarker) -> ReadPlan:
+def _fresh(table: PlannedTable, read: TableRead, before: TableState | None) -> ReadPlan:
     fingerprint = table.seen.fingerprints[table.name]
     return ReadPlan(
         table.name,
-        _source(checkpoint),
+        _source(table),
         read.shape.relid,
         fingerprint.word,
         fingerprint.text,
         _what(table),
         generation_of(before),
-        checkpoint.ordinal + 1,
+        table.work.checkpoint.ordinal + 1,
         (_columns(table, read, before),),
         table.seen.ranges[table.name],
         datetime.now(UTC),
@@ -250,14 +246,14 @@ def _planned_read(table: PlannedTable) -> TableRead:
     return read
 
 
-def same_as_planned(chunked: ChunkedTable, table: PlannedTable, checkpoint: WindowMarker) -> bool:
+def same_as_planned(chunked: ChunkedTable, table: PlannedTable) -> bool:
     """Whether ``table``, as it is now, is still the one that the plan was made for."""
     read = table.read()
     if isinstance(read, CdcError) or table.name not in table.seen.fingerprints:
         return False
     now = replace(
         chunked.plan,
-        source=_source(checkpoint),
+        source=_source(table),
         relid=read.shape.relid,
         word=table.seen.fingerprints[table.name].word,
         what=_what(table),
@@ -268,13 +264,13 @@ def same_as_planned(chunked: ChunkedTable, table: PlannedTable, checkpoint: Wind
 
 
 @contextmanager
-def as_planned(request: WantedSnapshots, chunked: ChunkedTable) -> Iterator[None]:
+def as_planned(chunked: ChunkedTable) -> Iterator[None]:
     """Where a read of the table fails, raises AlteredTableError if the table is no longer as planned."""
     try:
         yield
     except SourceError as error:
-        ((table, _),) = planned(request, [chunked.name], request.checkpoint)
-        if same_as_planned(chunked, table, request.checkpoint):
+        ((table, _),) = planned(chunked.work, [chunked.name])
+        if same_as_planned(chunked, table):
             raise error.within(f"{chunked.name} cannot be read") from error
         raise AlteredTableError from error
 
@@ -295,8 +291,8 @@ def _read_columns(read: TableRead) -> tuple[PlannedColumn, ...]:
     )
 
 
-def _source(checkpoint: WindowMarker) -> str:
-    identity = checkpoint.identity
+def _source(table: PlannedTable) -> str:
+    identity = table.work.checkpoint.identity
     return f"{identity.system_identifier}/{identity.database}/{identity.slot}/{identity.chapter}"
 
 

@@ -50,8 +50,7 @@ from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable
 from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, write_snapshot
-from spark_jobs.snapshot.table_read import MisfitsRead, TableRead
-from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots
+from spark_jobs.snapshot.table_read import MisfitsRead
 from spark_jobs.spark.session_conf import local_cores
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.understood_windows import understood_windows
@@ -69,32 +68,27 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 
 
-def finished(
-    request: WantedSnapshots,
-    chunked: ChunkedTable,
-    done: ChunksRead,
-    connect: BulkConnect,
-) -> TableSnapshot:
+def finished(chunked: ChunkedTable, done: ChunksRead, connect: BulkConnect) -> TableSnapshot:
     """The table's new snapshot. Raises VoidPlanError if the table must be read from the start, and what capturing,
     reading, decoding and writing raise; then what is read stays."""
-    run, read, plan = request.run, chunked.read, chunked.plan
-    now = ColumnsNow(read.shape, run.pipeline.on_unrepresentable)
+    work, read, plan = chunked.work, chunked.read, chunked.plan
+    now = ColumnsNow(read.shape, work.pipeline.on_unrepresentable)
     doubtful: pa.Table | None = None  # after the first correction, only those rows that are read again
     for _ in range(_ATTEMPTS):
-        last = _captured(run)
-        ((table, transactions),) = planned(request, [chunked.name], last)
-        if not same_as_planned(chunked, table, last):
+        last = _captured(work.run)
+        ((table, transactions),) = planned(replace(work, checkpoint=last), [chunked.name])
+        if not same_as_planned(chunked, table):
             raise AlteredTableError
-        files, unknown, misfits = _corrected(run, chunked, done, now, last, doubtful)
+        files, unknown, misfits = _corrected(chunked, done, now, last, doubtful)
         if not are_named_alike(misfits, plan.revisions):
             raise VoidPlanError("columns of values that the lake's types cannot hold were renamed or dropped")
         if not unknown.num_rows:
             done = chunked.read_into(files, done.first_window, misfits)
-            return _written(chunked, replace(table, began=chunked.plan.began), read, last, done)
-        with as_planned(request, chunked):
+            return _written(chunked, replace(table, began=plan.began), done)
+        with as_planned(chunked):
             by_key, of_keys = _read_by_key(chunked, unknown, connect)
         files, misfits = (*files, *by_key), Misfits.all_of((misfits, of_keys))
-        log = ChangeLog(run.pipeline.lake.change_log)
+        log = ChangeLog(work.pipeline.lake.change_log)
         first = transactions.first_window_unseen(log, read.shape.relid, last.ordinal)
         done = chunked.read_into(files, first, misfits)
         chunked.record.correct(plan, done)
@@ -119,19 +113,14 @@ def _captured(run: Run) -> WindowMarker:
 
 
 def _corrected(
-    run: Run,
-    chunked: ChunkedTable,
-    done: ChunksRead,
-    now: ColumnsNow,
-    last: WindowMarker,
-    doubtful: pa.Table | None,
+    chunked: ChunkedTable, done: ChunksRead, now: ColumnsNow, last: WindowMarker, doubtful: pa.Table | None
 ) -> tuple[tuple[AddAction, ...], pa.Table, Misfits]:
     """The files with the rows at the end of window ``last``, without those rows whose keys are the second result.
     Third are the misfits so far."""
     staged, files, misfits = chunked.staged, done.files, done.misfits
     unknown: pa.Table | None = None
     added: tuple[AddAction, ...] = ()
-    for net in map(now.net, _net_changes(run, chunked, done, last)):
+    for net in map(now.net, _net_changes(chunked, done, last)):
         if net.truncated:  # the change log has all rows since
             staged.remove(added)
             files, unknown, added, misfits = (), None, (), NO_MISFITS
@@ -143,17 +132,17 @@ def _corrected(
     return files, pa.table({}) if unknown is None else unknown, misfits
 
 
-def _net_changes(run: Run, chunked: ChunkedTable, done: ChunksRead, last: WindowMarker) -> Iterator[NetChange]:
+def _net_changes(chunked: ChunkedTable, done: ChunksRead, last: WindowMarker) -> Iterator[NetChange]:
     """Those of the table that ``done`` does not show, up to window ``last``: each of as many windows as fit into
     memory, with the columns that the table has at its end."""
-    pipeline, plan, first = run.pipeline, chunked.plan, done.first_window
+    pipeline, plan, first = chunked.work.pipeline, chunked.plan, done.first_window
     shows = pipeline.table(chunked.name).shows
     generation = Generation(Lsn(0), plan.word, (), "mirror", chunked.table.types, chunked.table.mask, shows=shows)
     state = TableState(chunked.name, generation, first - 1, -1, plan.relid)
     log = ChangeLog(pipeline.lake.change_log)
     markers = [marker for marker in log.markers(first - 1) if marker.ordinal <= last.ordinal]
     attnums = frozenset(column.attnum for column in plan.columns.source)
-    whole = TableRange(run, state, markers, columns=attnums)
+    whole = TableRange(chunked.work.run, state, markers, columns=attnums)
     if not markers:
         return
     if (missing := first_missing(state.ordinal, markers)) is not None:
@@ -207,7 +196,7 @@ def _parts(whole: TableRange) -> Iterator[TableRange]:
 
 def _read_by_key(chunked: ChunkedTable, keys: pa.Table, connect: BulkConnect) -> tuple[tuple[AddAction, ...], Misfits]:
     """The rows with these keys, as they are now."""
-    pipeline = chunked.table.work.pipeline
+    pipeline = chunked.work.pipeline
     with connected(pipeline.source.dsn) as connection:
         queries = tuple(queries_by_key(connection, chunked.table, chunked.read, keys))
     read = replace(chunked.read, tasks=(queries,))
@@ -221,12 +210,7 @@ class _StagedRows:
 
     chunked: ChunkedTable
     table: PlannedTable
-    read: TableRead
     done: ChunksRead
-
-    @property
-    def staged_files(self) -> tuple[AddAction, ...]:
-        return self.done.files
 
     def target(self, provenance: Provenance, _: TableState | None) -> WholeTable | None:
         plan = self.chunked.plan
@@ -234,42 +218,42 @@ class _StagedRows:
             raise LakeInUseError(f"another process has taken a snapshot of {plan.name}", hint="run it again")
         if plan.columns.writer == "spark":
             return None
-        target = WholeTable.of(self.chunked.table.path, self.table.written(self.read), provenance)
+        target = WholeTable.of(self.chunked.table.path, self.table.written(self.chunked.read), provenance)
         written = None if target is None else target.for_files(plan.columns.physical, plan.columns.ids)
         if written is None:
             raise VoidPlanError("somebody has replaced its Delta table")
         return written
 
     def files(self, target: WholeTable) -> WrittenFiles:
+        staged = self.done.files
         if not self.chunked.commit_columns:
-            return WrittenFiles(self.staged_files, rows_of(self.staged_files), self.done.misfits)
+            return WrittenFiles(staged, rows_of(staged), self.done.misfits)
 
         def read_file(number: int) -> Generator[pa.RecordBatch, None, None]:
-            for rows in self.chunked.staged.batches(self.staged_files[number]):
+            for rows in self.chunked.staged.batches(staged[number]):
                 yield rows_of_snapshot(rows, self.table.form, self.table.moment)
 
         with range_threads(local_cores(self.table.work.pipeline.spark)) as threads:
-            files = read_into_files(len(self.staged_files), read_file, target.path, target.layout, threads)
+            files = read_into_files(len(staged), read_file, target.path, target.layout, threads)
         return replace(files, misfits=self.done.misfits)
 
     def frame(self, spark: SparkSession) -> NotedFrame:
-        shape, folder = self.read.shape, self.chunked.staged.path
+        shape, folder = self.chunked.read.shape, self.chunked.staged.path
         schema = ddl(value_fields(shape))
-        paths = [f"{folder}/{file.path}" for file in self.staged_files]
+        paths = [f"{folder}/{file.path}" for file in self.done.files]
         rows = spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
         stored = with_variants(rows, shape.columns).selectExpr(*named_columns(shape.columns))
         return NotedFrame(stored, lambda: self.done.misfits)
 
 
-def _written(
-    chunked: ChunkedTable, table: PlannedTable, read: TableRead, last: WindowMarker, done: ChunksRead
-) -> TableSnapshot:
+def _written(chunked: ChunkedTable, table: PlannedTable, done: ChunksRead) -> TableSnapshot:
+    """``table`` as it is at the end of the last window that was captured."""
     run, lake = table.work.run, table.work.pipeline.lake
-    table = replace(table, exported=ExportedSnapshot(None, last.window.hi))
+    table = replace(table, exported=ExportedSnapshot(None, table.work.checkpoint.window.hi))
     chunked.record.hide()
     with run.guard.cuts():
         forget(lake, [table.name])
-    snapshot = write_snapshot(table, read, _StagedRows(chunked, table, read, done))
+    snapshot = write_snapshot(table, chunked.read, _StagedRows(chunked, table, done))
     with run.guard.cuts():  # a concurrent run may have written a cut with the old table
         forget(lake, [table.name])
     chunked.record.remove()

@@ -9,7 +9,6 @@ from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING
 
-from spark_jobs.configuration import Pipeline
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable
 from spark_jobs.snapshot.chunks.read_chunks import ChunkRead, Pace, ReadChunk
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
 CHUNKS_ON_EXECUTORS = 16
 
 
-def read_on_executors(spark: SparkSession, chunked: ChunkedTable, pipeline: Pipeline, pace: Pace) -> ReadChunk:
+def read_on_executors(spark: SparkSession, chunked: ChunkedTable, pace: Pace) -> ReadChunk:
     """The reader raises what executors raise: a SourceError, an UnrepresentableError or a LakeError. ``spark``: a
     session with our settings."""
-    source, staged = conninfo(pipeline.source.dsn), chunked.staged
+    pipeline, staged = chunked.work.pipeline, chunked.staged
+    source = conninfo(pipeline.source.dsn)
 
     def read(number: int, stopped: Event) -> ChunkRead:
         task, chunk, folder = chunked.read.tasks[number], chunked.plan.chunks[number], staged.new_folder()

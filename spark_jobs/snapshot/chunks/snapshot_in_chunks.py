@@ -14,14 +14,9 @@ from spark_jobs.errors import CdcError, SnapshotGoesOnError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.progress import Step
-from spark_jobs.run import Run
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks.adoption import Adoption, void_if_changed
-from spark_jobs.snapshot.chunks.chunked_table import (
-    ChunkedTable,
-    as_planned,
-    chunked_tables,
-)
+from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, chunked_tables
 from spark_jobs.snapshot.chunks.finish import finished
 from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow
 from spark_jobs.snapshot.chunks.read_chunks import Pace, ReadChunk, read_chunks, read_on_driver
@@ -29,22 +24,17 @@ from spark_jobs.snapshot.chunks.read_on_executors import CHUNKS_ON_EXECUTORS, re
 from spark_jobs.snapshot.chunks.read_plan import ChunksRead, FilesRead
 from spark_jobs.snapshot.chunks.void_plan import AlteredTableError, VoidPlanError
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
-from spark_jobs.snapshot.wanted_snapshots import WantedSnapshots, require_same_server
+from spark_jobs.snapshot.snapshot_work import require_same_server
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.spark.session_conf import local_cores, runs_on_driver
 
 _log = logging.getLogger(__name__)
 
 
-def snapshot_in_chunks(
-    request: WantedSnapshots,
-    chunked: ChunkedTable,
-    pace: Pace,
-    connect: BulkConnect,
-) -> TableSnapshot:
+def snapshot_in_chunks(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> TableSnapshot:
     while True:
         try:
-            return _read_on(request, chunked, pace, connect)
+            return _read_on(chunked, pace, connect)
         except VoidPlanError as void:
             _log.warning("%s is read from the start: %s", chunked.name, void)
             chunked.record.void(chunked.plan)
@@ -54,7 +44,7 @@ def snapshot_in_chunks(
         except CdcError as error:
             reason = chunked.table.reason
             return TableSnapshot(chunked.name, Lsn(0), chunked.plan.relid, error=error, reason=reason)
-        again, errors = chunked_tables(request, [chunked.name])
+        again, errors = chunked_tables(chunked.work, [chunked.name])
         if not again:
             in_one = SnapshotGoesOnError(
                 f"{chunked.name} cannot be read in chunks: {why}", hint="the next run reads it in one transaction"
@@ -64,28 +54,23 @@ def snapshot_in_chunks(
         chunked = again[0]
 
 
-def _read_on(
-    request: WantedSnapshots,
-    chunked: ChunkedTable,
-    pace: Pace,
-    connect: BulkConnect,
-) -> TableSnapshot:
+def _read_on(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> TableSnapshot:
     """Read chunks until all are read or the time is over. Raises SnapshotGoesOnError in the second case."""
-    run, table = request.run, chunked.table
-    with run.guard.table(chunked.name):
+    work, table = chunked.work, chunked.table
+    with work.run.guard.table(chunked.name):
         if (before := table.state()) is not None:
             table.require_accepted(chunked.read, before)
-        require_same_server(run, request.checkpoint)
+        require_same_server(work)
         chunked.keep_plan()
-        done = _converted(chunked, _all_read(request, chunked, pace, connect))
-    return finished(request, chunked, done, connect)
+        done = _converted(chunked, _all_read(chunked, pace, connect))
+    return finished(chunked, done, connect)
 
 
-def _all_read(request: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> ChunksRead:
+def _all_read(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> ChunksRead:
     """Read what is missing. Raises SnapshotGoesOnError if the time is over before all is read."""
     plan, record = chunked.plan, chunked.record
     while True:
-        _read_pieces(request, chunked, pace, connect)
+        _read_pieces(chunked, pace, connect)
         if left := len(record.unread(plan)):
             so_far = f"; query those in {chunked.staged.folder}" if chunked.is_partial else ""
             raise SnapshotGoesOnError(
@@ -107,7 +92,7 @@ def _converted(chunked: ChunkedTable, done: ChunksRead) -> ChunksRead:
     others = [part for part in done.parts if plan.revisions[part.revision] != plan.columns]
     if not others:
         return done
-    now = ColumnsNow(chunked.read.shape, chunked.table.work.pipeline.on_unrepresentable)
+    now = ColumnsNow(chunked.read.shape, chunked.work.pipeline.on_unrepresentable)
 
     def convert(part: FilesRead) -> FilesRead:
         before = chunked.staged_before(part.revision)
@@ -125,24 +110,24 @@ def _converted(chunked: ChunkedTable, done: ChunksRead) -> ChunksRead:
     return done
 
 
-def _read_pieces(request: WantedSnapshots, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> None:
+def _read_pieces(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> None:
     plan, record = chunked.plan, chunked.record
     unread = record.unread(plan)
     chunks = [number for number in unread if number < len(plan.chunks)]
     if not (plan.adopted and unread):
-        with _reader(request.run, chunked, pace, connect) as read:
-            _read(request, chunked, chunks, read, pace)
+        with _reader(chunked, pace, connect) as read:
+            _read(chunked, chunks, read, pace)
         return
     with void_if_changed(chunked):
         adoption = Adoption.of(chunked)
-        _read(request, chunked, chunks, read_on_driver(adoption.reader(connect, pace), chunked.staged, pace), pace)
+        _read(chunked, chunks, read_on_driver(adoption.reader(connect, pace), chunked.staged, pace), pace)
         if record.unread(plan) == (len(plan.chunks),):
             record.add(plan, len(plan.chunks), adoption.write())
             adoption.forget()
 
 
-def _read(request: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int], read: ReadChunk, pace: Pace) -> None:
-    run, plan, record = request.run, chunked.plan, chunked.record
+def _read(chunked: ChunkedTable, numbers: Sequence[int], read: ReadChunk, pace: Pace) -> None:
+    run, plan, record = chunked.work.run, chunked.plan, chunked.record
     options = run.pipeline.snapshot
     left, shown = set(numbers), chunked.shown(numbers) if numbers else None
     detail = f"{chunked.name}, so far in {shown.path}" if shown is not None else str(chunked.name)
@@ -156,7 +141,7 @@ def _read(request: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int
         run.progress(Step("read", detail, size, plan.size, "bytes", chunked.name))
 
     cores = local_cores(run.pipeline.spark) if runs_on_driver(run.pipeline.spark) else CHUNKS_ON_EXECUTORS
-    with as_planned(request, chunked):
+    with as_planned(chunked):
         read_chunks(numbers, read, pace, options.parallel or cores, is_read)
     if shown is not None:
         shown.commit()
@@ -164,12 +149,12 @@ def _read(request: WantedSnapshots, chunked: ChunkedTable, numbers: Sequence[int
 
 
 @contextmanager
-def _reader(run: Run, chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Iterator[ReadChunk]:
-    pipeline = run.pipeline
+def _reader(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Iterator[ReadChunk]:
+    pipeline = chunked.work.pipeline
     # files of executors have other names of columns than the table's own, which this process writes
     if runs_on_driver(pipeline.spark) or chunked.plan.columns.writer == "deltalake":
         reader = chunked.read.task_reader(connect, None, pipeline.on_unrepresentable)
         yield read_on_driver(reader, chunked.staged, pace)
         return
-    with isolated_session(run.spark(), {}) as own:
-        yield read_on_executors(own, chunked, pipeline, pace)
+    with isolated_session(chunked.work.run.spark(), {}) as own:
+        yield read_on_executors(own, chunked, pace)

@@ -1,20 +1,22 @@
-"""The tables to take snapshots of: checked before anything is read."""
+"""The tables to take snapshots of, checked before anything is read; and what all their snapshots share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from spark_jobs.capture.continuity import check_identity, slot_identity
 from spark_jobs.capture.masked_tables import MaskedNow, last_look
 from spark_jobs.change_log.log import ChangeLog, no_change_log
 from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.snapshot.planned_table import SnapshotWork
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.selected_columns import require_withheld
@@ -22,28 +24,40 @@ from spark_jobs.tables.stopped_tables import stopped_tables
 
 
 @dataclass(frozen=True)
-class WantedSnapshots:
-    """The tables to take snapshots of, when nothing stands against it. ``checkpoint``: the log's last window. For the
-    rest see ``SnapshotWork``. ``stopped``: the tables that cannot be followed, of those with a reason."""
+class SnapshotWork:
+    """The tables to take snapshots of, and what their new generations are made from.
+
+    ``checkpoint``: the newest window that was landed before the server began to export the snapshot. The snapshot shows
+    all of it, and what its look at the catalogue saw; applying continues with the next one. A window that is landed
+    later may end before the snapshot and look at the catalogue after it: its look counts, while its rows are skipped.
+    ``reasons``: why, for automatic snapshots: a change that cannot be followed in place, or a break in the log.
+    ``asked``: somebody wants these tables as they are now; otherwise changes of columns that the configuration refuses
+    are refused here too. ``chunk_bytes``: the tables are read in chunks of about so many bytes, each in a snapshot of
+    its own; None: in one exported snapshot.
+    """
 
     run: Run
     names: tuple[QualifiedName, ...]
     checkpoint: WindowMarker
-    reasons: Mapping[QualifiedName, str]
-    asked: bool
-    stopped: Mapping[QualifiedName, CdcError]
+    reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
+    asked: bool = True
+    chunk_bytes: int | None = None
 
-    def work(self, names: Sequence[QualifiedName], checkpoint: WindowMarker, chunk: int | None = None) -> SnapshotWork:
-        """The work on some of the tables, whose snapshots show everything up to ``checkpoint``."""
-        watched = watched_tables(self.run.pipeline, tuple(names), checkpoint)
-        return SnapshotWork(self.run, tuple(names), checkpoint, watched, self.reasons, self.asked, chunk)
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.run.pipeline
+
+    @cached_property
+    def watched(self) -> Watched:
+        """What the tables' fingerprints cover."""
+        return watched_tables(self.pipeline, self.names, self.checkpoint)
 
 
 def wanted_snapshots(
     run: Run, names: Sequence[QualifiedName] | None, reasons: Mapping[QualifiedName, str] | None, *, asked: bool
-) -> WantedSnapshots:
-    """Check what is to be read: ``names``, by default all followed tables. ``reasons``: why, for tables whose snapshot
-    is automatic.
+) -> tuple[SnapshotWork, Mapping[QualifiedName, CdcError]]:
+    """The snapshots to take of ``names``, by default all followed tables, up to the log's last window; and the errors
+    of tables that cannot be followed. ``reasons``: why, for tables whose snapshot is automatic.
 
     Raises LakeError before ``prepare``: without a slot the changes after the snapshot would be lost. Raises
     PreconditionError for a table that does not exist, has no key, or cannot be followed, unless its snapshot is
@@ -65,10 +79,10 @@ def wanted_snapshots(
         require_withheld(connection, pipeline)
         if masked := MaskedNow.of(connection, pipeline):
             masked.since(last_look(log, checkpoint), log, checkpoint)
-    return WantedSnapshots(run.of(pipeline), table_names, checkpoint, reasons or {}, asked, stopped)
+    return SnapshotWork(run.of(pipeline), table_names, checkpoint, reasons or {}, asked), stopped
 
 
-def require_same_server(run: Run, checkpoint: WindowMarker) -> None:
+def require_same_server(work: SnapshotWork) -> None:
     """Raises BreakError unless the source is the server that the change log was read from."""
-    with connected(run.pipeline.source.dsn) as connection:
-        check_identity(run.pipeline, checkpoint, slot_identity(connection, run.pipeline))
+    with connected(work.pipeline.source.dsn) as connection:
+        check_identity(work.pipeline, work.checkpoint, slot_identity(connection, work.pipeline))
