@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,9 +14,8 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import SchemaChangeError
-from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
-from spark_jobs.postgres.connection import Connection, clock_microseconds, connected, conninfo
+from spark_jobs.postgres.connection import Connection, clock_microseconds, connected
 from spark_jobs.postgres.fingerprints import Watched, fingerprints
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
@@ -31,7 +29,7 @@ from spark_jobs.schema.region_conditions import in_postgres
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot, ctid_ranges
-from spark_jobs.snapshot.table_read import MisfitsRead, TableRead
+from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource, TableRead
 from spark_jobs.writers.staged_misfits import NotedFrame
 
 if TYPE_CHECKING:
@@ -116,21 +114,14 @@ class RegionPlan:
         return relids
 
     def _values(self, read: TableRead) -> Callable[[SparkSession], NotedFrame]:
-        pipeline, exported = self.pipeline, self.exported
-        source = conninfo(pipeline.source.dsn)
-
-        def values(spark: SparkSession) -> NotedFrame:
-            return read.noted_values(spark, source, exported.snapshot_name, pipeline.on_unrepresentable)
-
-        return values
+        source = SnapshotSource.anywhere(self.pipeline, self.exported.snapshot_name)
+        return lambda spark: read.noted_values(spark, source)
 
     def _values_on_driver(self, read: TableRead) -> Callable[[], tuple[pa.Table, Misfits] | None]:
-        pipeline, noted = self.pipeline, MisfitsRead()
-        connect = partial(bulk_connection, conninfo(pipeline.source.dsn))
+        source, noted = SnapshotSource.anywhere(self.pipeline, self.exported.snapshot_name), MisfitsRead()
 
         def values() -> tuple[pa.Table, Misfits] | None:
-            snapshot_name = self.exported.snapshot_name
-            rows = read.values_on_driver(connect, snapshot_name, pipeline.on_unrepresentable, noted.note)
+            rows = read.values_on_driver(source, noted.note)
             return None if rows is None else (rows, noted.found)
 
         return values

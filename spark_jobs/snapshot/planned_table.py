@@ -41,7 +41,7 @@ from spark_jobs.snapshot.export import (
 )
 from spark_jobs.snapshot.pace import next_cause
 from spark_jobs.snapshot.snapshot_work import SnapshotWork
-from spark_jobs.snapshot.table_read import TableRead, TaskReader
+from spark_jobs.snapshot.table_read import SnapshotSource, TableRead
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
@@ -224,8 +224,9 @@ class PlannedTable:
             return "spark"
         return snapshot_writer(pipeline.merge_engine, pipeline.spark, is_small=read.is_small)
 
-    def task_reader(self, read: TableRead, connect: BulkConnect) -> TaskReader:
-        return read.task_reader(connect, self.exported.snapshot_name, self.work.pipeline.on_unrepresentable)
+    def source(self, connect: BulkConnect) -> SnapshotSource:
+        """Where this process reads it."""
+        return SnapshotSource(connect, self.exported.snapshot_name, self.work.pipeline.on_unrepresentable)
 
     @property
     def moment(self) -> Moment:

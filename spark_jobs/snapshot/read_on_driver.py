@@ -21,7 +21,7 @@ from spark_jobs.storage import Location
 from spark_jobs.writers.whole_table import WrittenFiles
 
 
-class _Stopped(Exception):  # noqa: N818 - no error: another thread has the error
+class _Stopped(Exception):  # noqa: N818 - no error
     """Another task of the table has failed."""
 
 
@@ -63,7 +63,7 @@ def read_into_files(
         files = DataFiles(filesystem, path, layout)
         # otherwise a session could be garbage before its statement is, which the driver complains about
         with closing(read_task(task)) as batches:
-            files.write_all(_until((stopped, threads.interrupted), batches))
+            files.write_all(until_stopped((stopped, threads.interrupted), batches))
         return files
 
     running = [threads.pool.submit(write, task) for task in range(tasks)]
@@ -77,7 +77,8 @@ def read_into_files(
     return WrittenFiles(tuple(action for files in written for action in files.actions), sum(f.rows for f in written))
 
 
-def _until(stops: Sequence[Event], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def until_stopped(stops: Sequence[Event], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``batches``, which end with an exception once one of ``stops`` is set: another thread has the error."""
     for rows in batches:
         if any(stop.is_set() for stop in stops):
             raise _Stopped

@@ -30,7 +30,7 @@ from spark_jobs.snapshot.planned_table import PlannedTable, look
 from spark_jobs.snapshot.read_on_driver import RangeThreads, range_threads, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
 from spark_jobs.snapshot.snapshot_work import SnapshotWork
-from spark_jobs.snapshot.table_read import MisfitsRead, TableRead
+from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource, TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
 from spark_jobs.table_mode import holds_changes
@@ -161,7 +161,7 @@ class _ExportedRows:
         table = self.table
         if target.keeps == "some":
             return self._with_past(target)
-        reader = table.task_reader(self.read, self.connect)
+        reader = self.read.task_reader(table.source(self.connect))
 
         noted: dict[int, MisfitsRead] = {}
 
@@ -176,11 +176,9 @@ class _ExportedRows:
 
     def _with_past(self, target: WholeTable) -> WrittenFiles | None:
         """With the table's past rows, in memory."""
-        table, pipeline, read = self.table, self.table.work.pipeline, MisfitsRead()
-        rows = self.read.values_on_driver(
-            self.connect, table.exported.snapshot_name, pipeline.on_unrepresentable, read.note
-        )
-        table_rows = None if rows is None else target.held(pipeline.writes)
+        table, read = self.table, MisfitsRead()
+        rows = self.read.values_on_driver(table.source(self.connect), read.note)
+        table_rows = None if rows is None else target.held(table.work.pipeline.writes)
         if rows is None or table_rows is None:
             return None
         (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
@@ -189,8 +187,8 @@ class _ExportedRows:
         return replace(target.written(all_rows), misfits=read.found)
 
     def frame(self, spark: SparkSession) -> NotedFrame:
-        pipeline, snapshot_name = self.table.work.pipeline, self.table.exported.snapshot_name
-        return self.read.noted_rows(spark, conninfo(pipeline.source.dsn), snapshot_name, pipeline.on_unrepresentable)
+        source = SnapshotSource.anywhere(self.table.work.pipeline, self.table.exported.snapshot_name)
+        return self.read.noted_rows(spark, source)
 
 
 @again_when_overtaken

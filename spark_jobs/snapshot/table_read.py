@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connection
-from spark_jobs.postgres.password_command import Conninfo
+from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.published_tables import PublishedTable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns, shape_in_lake
@@ -65,6 +66,24 @@ class TaskReader(Protocol):
     """Reads the rows of a task. To be closed if it is not read to its end: then its session is, too."""
 
     def __call__(self, task: int, note: Note = not_noted, /) -> Rows: ...
+
+
+@dataclass(frozen=True)
+class SnapshotSource:
+    """Where rows are read: in sessions of ``connect``, as the exported snapshot of this name shows them; without a
+    name, each range in a snapshot of its own. ``read``: how the rows of a range are. Of this, only single fields travel
+    to executors, in a closure, so no plan, log or web page shows the connection string."""
+
+    connect: BulkConnect
+    snapshot_name: str | None
+    on_unrepresentable: OnUnrepresentable
+    read: RangeReader = read_range
+
+    @classmethod
+    def anywhere(cls, pipeline: Pipeline, snapshot_name: str | None) -> SnapshotSource:
+        """In sessions that executors open, too."""
+        connect = partial(bulk_connection, conninfo(pipeline.source.dsn))
+        return cls(connect, snapshot_name, pipeline.on_unrepresentable)
 
 
 @dataclass(frozen=True)
@@ -132,58 +151,48 @@ class TableRead:
         """Whether the driver reads the table, unless its values turn out to be large."""
         return self.stored_bytes <= _SMALL_BYTES and len(self.tasks) <= _SMALL_RANGES and bool(self.columns)
 
-    def rows(
-        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
-    ) -> DataFrame:
+    def rows(self, spark: SparkSession, source: SnapshotSource) -> DataFrame:
         """The rows with the Delta table's column names and types. Unless the table is small, each Spark action reads
         them again.
 
-        ``conninfo``: a result of ``connection.conninfo``. Raises SourceError and UnrepresentableError for a small
-        table; for others, the Spark action raises them.
+        Raises SourceError and UnrepresentableError for a small table; for others, the Spark action raises them.
         """
-        return self._stored(self.values(spark, conninfo, snapshot_name, on_unrepresentable))
+        small = self._small(spark, source, not_noted)
+        return self._stored(self._by_executors(spark, source) if small is None else small)
 
-    def values(
-        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
-    ) -> DataFrame:
-        """The rows as the decoder yields them, in columns named by ``net_columns.value``. Raises as ``rows`` does."""
-        schema = ddl(value_fields(self.shape))
-        connect = partial(bulk_connection, conninfo)
-        if (rows := self.values_on_driver(connect, snapshot_name, on_unrepresentable)) is not None:
-            return spark.createDataFrame(rows, schema=schema).coalesce(1)
-        read = self.task_reader(connect, snapshot_name, on_unrepresentable)
-        return self._tasks(spark).mapInArrow(_on_executors(read), schema)
-
-    def noted_rows(
-        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
-    ) -> NotedFrame:
+    def noted_rows(self, spark: SparkSession, source: SnapshotSource) -> NotedFrame:
         """What ``rows`` returns, to be written."""
-        noted = self.noted_values(spark, conninfo, snapshot_name, on_unrepresentable)
+        noted = self.noted_values(spark, source)
         return replace(noted, rows=self._stored(noted.rows))
 
-    def noted_values(
-        self, spark: SparkSession, conninfo: Conninfo, snapshot_name: str | None, on_unrepresentable: OnUnrepresentable
-    ) -> NotedFrame:
-        """What ``values`` returns, to be written. If executors read the table, they count the misfits, and it is read
-        again for the records if there are any."""
+    def noted_values(self, spark: SparkSession, source: SnapshotSource) -> NotedFrame:
+        """The rows as the decoder yields them, in columns named by ``net_columns.value``, to be written. If executors
+        read the table, they count the misfits, and it is read again for the records if there are any."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as fn
 
-        connect, shape, read = partial(bulk_connection, conninfo), self.shape, MisfitsRead()
-        if (rows := self.values_on_driver(connect, snapshot_name, on_unrepresentable, read.note)) is not None:
-            small = spark.createDataFrame(rows, schema=ddl(value_fields(shape))).coalesce(1)
+        shape, read = self.shape, MisfitsRead()
+        if (small := self._small(spark, source, read.note)) is not None:
             return NotedFrame(small, lambda: read.found)
         if not (counts := counted_misfits(shape)):
-            values = self.values(spark, conninfo, snapshot_name, on_unrepresentable)
-            return NotedFrame(values, lambda: NO_MISFITS)
+            return NotedFrame(self._by_executors(spark, source), lambda: NO_MISFITS)
         fields = (*value_fields(shape), *(field for field in misfit_fields(shape) if field != MISFIT_LSN))
-        reader = _complete(self._fitted_reader(connect, snapshot_name, on_unrepresentable), arrow_schema(fields))
+        reader = _complete(self._fitted_reader(source), arrow_schema(fields))
         whole = self._tasks(spark).mapInArrow(_on_executors(reader), ddl(fields))
         observation = Observation()
         values = whole.observe(observation, *map(fn.expr, counts)).select(
             *(field.name for field in value_fields(shape))
         )
         return NotedFrame(values, lambda: misfits_among(whole, observation.get, shape))
+
+    def _small(self, spark: SparkSession, source: SnapshotSource, note: Note) -> DataFrame | None:
+        """None if the table is not small."""
+        rows = self.values_on_driver(source, note)
+        return None if rows is None else spark.createDataFrame(rows, schema=ddl(value_fields(self.shape))).coalesce(1)
+
+    def _by_executors(self, spark: SparkSession, source: SnapshotSource) -> DataFrame:
+        schema = ddl(value_fields(self.shape))
+        return self._tasks(spark).mapInArrow(_on_executors(self.task_reader(source)), schema)
 
     def _tasks(self, spark: SparkSession) -> DataFrame:
         """Their numbers."""
@@ -192,17 +201,10 @@ class TableRead:
     def _stored(self, values: DataFrame) -> DataFrame:
         return with_variants(values, self.shape.columns).selectExpr(*named_columns(self.shape.columns))
 
-    def task_reader(
-        self,
-        connect: BulkConnect,
-        snapshot_name: str | None,
-        on_unrepresentable: OnUnrepresentable,
-        read: RangeReader | None = None,
-    ) -> TaskReader:
-        """The function that reads the rows of a task, by its number; ``read``: how those of a range, None: all of them.
-        ``connect``, with the connection string, and the salt of masked columns travel to executors only in its closure,
-        so no plan, log or web page shows them."""
-        fitted, shape = self._fitted_reader(connect, snapshot_name, on_unrepresentable, read), self.shape
+    def task_reader(self, source: SnapshotSource) -> TaskReader:
+        """The function that reads the rows of a task, by its number. The salt of masked columns travels to executors
+        only in its closure."""
+        fitted, shape = self._fitted_reader(source), self.shape
         names = [value(i) for i in range(len(shape.columns))]
 
         def read_task(task: int, note: Note = not_noted) -> Rows:
@@ -217,35 +219,24 @@ class TableRead:
 
         return read_task
 
-    def _fitted_reader(
-        self,
-        connect: BulkConnect,
-        snapshot_name: str | None,
-        on_unrepresentable: OnUnrepresentable,
-        read: RangeReader | None = None,
-    ) -> Callable[[int], Rows]:
+    def _fitted_reader(self, source: SnapshotSource) -> Callable[[int], Rows]:
         """As ``task_reader``, but the rows have the columns of their misfits, if there are any."""
         tasks, columns, table = self.tasks, self.columns, str(self.shape.name)
+        connect, name, policy, read = source.connect, source.snapshot_name, source.on_unrepresentable, source.read
 
         def read_task(task: int) -> Rows:
             for query in tasks[task]:
-                with closing((read or read_range)(connect, snapshot_name, query)) as batches:
+                with closing(read(connect, name, query)) as batches:
                     for rows in batches:
-                        yield _fitted(rows, columns, table, on_unrepresentable)
+                        yield _fitted(rows, columns, table, policy)
 
         return read_task
 
-    def values_on_driver(
-        self,
-        connect: BulkConnect,
-        snapshot_name: str | None,
-        on_unrepresentable: OnUnrepresentable,
-        note: Note = not_noted,
-    ) -> pa.Table | None:
-        """What ``values`` returns, read by the driver; None if the table is not small. Raises as ``rows`` does."""
+    def values_on_driver(self, source: SnapshotSource, note: Note = not_noted) -> pa.Table | None:
+        """The rows of ``noted_values``, read by the driver; None if the table is not small. Raises as ``rows`` does."""
         if not self.is_small:
             return None
-        read = self.task_reader(connect, snapshot_name, on_unrepresentable)
+        read = self.task_reader(source)
         batches: list[pa.RecordBatch] = []
         size = 0
         try:

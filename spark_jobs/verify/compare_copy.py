@@ -21,14 +21,14 @@ from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import CdcError, ConfigurationError, LakeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import relation_facts
-from spark_jobs.postgres.connection import connected, conninfo, source_errors
+from spark_jobs.postgres.connection import connected, source_errors
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.snapshot.export import ctid_ranges
-from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.snapshot.table_read import SnapshotSource, TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
@@ -107,8 +107,7 @@ def compare_copy(
 @contextmanager
 def _look(spark: SparkSession, pipeline: Pipeline, name: QualifiedName, copy: OtherCopy) -> Iterator[_Look]:
     """The source's rows can be read until the context ends."""
-    dsn = pipeline.source.dsn
-    with connected(dsn) as connection:
+    with connected(pipeline.source.dsn) as connection:
         with source_errors("no snapshot can be exported"):
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             snapshot = connection.execute("SELECT pg_catalog.pg_export_snapshot()").fetchall()[0][0]
@@ -119,7 +118,7 @@ def _look(spark: SparkSession, pipeline: Pipeline, name: QualifiedName, copy: Ot
         version = _version(copy.path)
         shape = _compared_columns(read.shape, copy)
         theirs = _as_ours(table_at(spark, copy.path, version), shape, copy)
-        ours = read.rows(spark, conninfo(dsn), snapshot, pipeline.on_unrepresentable)
+        ours = read.rows(spark, SnapshotSource.anywhere(pipeline, snapshot))
         yield _Look(lsn, version, shape, joined_rows(ours, theirs, shape))
         with source_errors("the exported snapshot could not be kept to the end"):
             connection.execute("COMMIT")

@@ -10,7 +10,6 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, ConfigurationError, SchemaChangeError, new_snapshot
 from spark_jobs.postgres.bulk_read import BulkConnect
-from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
@@ -18,7 +17,7 @@ from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.schema.mode_columns import live_rows, own_columns
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot
-from spark_jobs.snapshot.table_read import TableRead
+from spark_jobs.snapshot.table_read import SnapshotSource, TableRead
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.verify.compare_hashes import compare_hashes
@@ -92,7 +91,8 @@ def _equal_on_driver(work: Verification, read: TableRead, version: int) -> RowCo
         return None
     rows, columns = lake
     _require_same_columns(work, columns, shape)
-    source = read.values_on_driver(work.connect, work.exported.snapshot_name, pipeline.on_unrepresentable)
+    where = SnapshotSource(work.connect, work.exported.snapshot_name, pipeline.on_unrepresentable)
+    source = read.values_on_driver(where)
     if source is None or not are_equal(source, rows, shape):
         return None
     return RowComparison(RowCounts(source.num_rows, rows.num_rows), ())
@@ -127,8 +127,7 @@ def _compared_by_spark(work: Verification, read: TableRead, version: int) -> Row
         lake = table_at(own, path, version).where(_live_rows(pipeline, shape))
         ours = [column.name for column in own_columns(pipeline.form_of(shape.name))]
         lake = lake.drop(*ours, *work.kept(shape.name))
-        dsn = conninfo(pipeline.source.dsn)
-        source = read.rows(own, dsn, work.exported.snapshot_name, pipeline.on_unrepresentable)
+        source = read.rows(own, SnapshotSource.anywhere(pipeline, work.exported.snapshot_name))
         if how.quick:
             return compare_hashes(source, lake, shape, most=how.most)
         return compare_rows(source, lake, shape, most=how.most, source_is_sample=how.sample is not None)

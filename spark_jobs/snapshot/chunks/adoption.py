@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Event
 
@@ -96,8 +96,7 @@ class Adoption:
                         yield from reader
             chunked.record.adopt(number, same)
 
-        policy = chunked.work.pipeline.on_unrepresentable
-        return chunked.read.task_reader(connect, None, policy, read_differing)
+        return chunked.read.task_reader(replace(chunked.table.source(connect), read=read_differing))
 
     def _compared(
         self, connection: dbapi.Connection, copied: CopiedRows, number: int, label: str

@@ -196,11 +196,10 @@ def _parts(whole: TableRange) -> Iterator[TableRange]:
 
 def _read_by_key(chunked: ChunkedTable, keys: pa.Table, connect: BulkConnect) -> tuple[tuple[AddAction, ...], Misfits]:
     """The rows with these keys, as they are now."""
-    pipeline = chunked.work.pipeline
-    with connected(pipeline.source.dsn) as connection:
+    with connected(chunked.work.pipeline.source.dsn) as connection:
         queries = tuple(queries_by_key(connection, chunked.table, chunked.read, keys))
     read = replace(chunked.read, tasks=(queries,))
-    reader, noted = read.task_reader(connect, None, pipeline.on_unrepresentable), MisfitsRead()
+    reader, noted = read.task_reader(chunked.table.source(connect)), MisfitsRead()
     return tuple(chunked.staged.write(reader(0, noted.note)).actions), noted.found
 
 

@@ -1,4 +1,8 @@
-"""Reads the chunks of one table that are not read yet, several at once, until all are read or the time is over."""
+"""Reads the chunks of one table that are not read yet, several at once, until all are read or the time is over.
+
+Executors of a cluster read each in a job of one task, which writes files of Spark's. Several jobs run at once, so a
+chunk is recorded as soon as it is read, as it is where this process reads.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +10,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event, Lock
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 from deltalake.transaction import AddAction
 
 from spark_jobs.retries import again_when_lost
 from spark_jobs.schema.misfits import Misfits
+from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
-from spark_jobs.snapshot.table_read import MisfitsRead, TaskReader
+from spark_jobs.snapshot.read_on_driver import until_stopped
+from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource, TaskReader
+from spark_jobs.spark.errors import spark_errors
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-class _Stopped(Exception):  # noqa: N818 - no error: another thread has the error
-    """Another chunk of the table has failed."""
+# how many chunks executors read at once, where nobody has said it: how many cores a cluster has is not known here
+CHUNKS_ON_EXECUTORS = 16
 
 
 @dataclass
@@ -69,6 +78,23 @@ def read_on_driver(reader: TaskReader, staged: StagedFiles, pace: Pace) -> ReadC
     return read
 
 
+def read_on_executors(spark: SparkSession, chunked: ChunkedTable, pace: Pace) -> ReadChunk:
+    """The reader raises what executors raise: a SourceError, an UnrepresentableError or a LakeError. ``spark``: a
+    session with our settings."""
+    source, staged = SnapshotSource.anywhere(chunked.work.pipeline, None), chunked.staged
+
+    def read(number: int, stopped: Event) -> ChunkRead:
+        task, chunk, folder = chunked.read.tasks[number], chunked.plan.chunks[number], staged.new_folder()
+        with spark_errors(f"chunk {number} of {chunked.name}", name=chunked.name, path=staged.path):
+            noted = replace(chunked.read, tasks=(task,)).noted_values(spark, source)
+            noted.rows.write.option("compression", "snappy").parquet(staged.path / folder)
+            misfits = noted.misfits()
+        pace.wait(chunk.stored_bytes, stopped)
+        return staged.written_to(folder), misfits
+
+    return read
+
+
 def read_chunks(
     numbers: Sequence[int],
     read: ReadChunk,
@@ -103,8 +129,6 @@ def read_chunks(
 
 
 def _paced(batches: Iterator[pa.RecordBatch], pace: Pace, stopped: Event) -> Iterator[pa.RecordBatch]:
-    for rows in batches:
-        if stopped.is_set():
-            raise _Stopped
+    for rows in until_stopped([stopped], batches):
         yield rows
         pace.wait(rows.nbytes, stopped)

@@ -19,8 +19,14 @@ from spark_jobs.snapshot.chunks.adoption import Adoption, void_if_changed
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, chunked_tables
 from spark_jobs.snapshot.chunks.finish import finished
 from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow
-from spark_jobs.snapshot.chunks.read_chunks import Pace, ReadChunk, read_chunks, read_on_driver
-from spark_jobs.snapshot.chunks.read_on_executors import CHUNKS_ON_EXECUTORS, read_on_executors
+from spark_jobs.snapshot.chunks.read_chunks import (
+    CHUNKS_ON_EXECUTORS,
+    Pace,
+    ReadChunk,
+    read_chunks,
+    read_on_driver,
+    read_on_executors,
+)
 from spark_jobs.snapshot.chunks.read_plan import ChunksRead, FilesRead
 from spark_jobs.snapshot.chunks.void_plan import AlteredTableError, VoidPlanError
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
@@ -153,7 +159,7 @@ def _reader(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Iterator
     pipeline = chunked.work.pipeline
     # files of executors have other names of columns than the table's own, which this process writes
     if runs_on_driver(pipeline.spark) or chunked.plan.columns.writer == "deltalake":
-        reader = chunked.read.task_reader(connect, None, pipeline.on_unrepresentable)
+        reader = chunked.read.task_reader(chunked.table.source(connect))
         yield read_on_driver(reader, chunked.staged, pace)
         return
     with isolated_session(chunked.work.run.spark(), {}) as own:
