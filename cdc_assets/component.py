@@ -94,7 +94,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
         Example: ``return super().get_asset_spec(table).replace_attributes(group_name="bronze")``
         """
-        from cdc_assets.assets.tables import table_spec
+        from cdc_assets.assets.untranslated_specs import table_spec
 
         lake = lake_of(self, self._folder)
         adds_windows, comment = self.automation.adds_windows(self.name), self._comments.get(table.relation, "")
@@ -206,7 +206,7 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
         return specs
 
     def _source_keys(self) -> Iterator[dg.AssetKey]:
-        from cdc_assets.assets.external import source_spec
+        from cdc_assets.assets.untranslated_specs import source_spec
 
         settings, prefix = self._settings, source_prefix(self)
         translate = translation_of(self.translation, settings)

@@ -6,7 +6,7 @@ those who read the tables (``cdc_assets.at``). The sensor does the same without 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 from itertools import islice, takewhile
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_assets.asset_keys import calendar_key
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.calendars import CUT, Calendar, CalendarName
 from cdc_assets.failures import failures, for_dagster
@@ -24,22 +23,6 @@ if TYPE_CHECKING:
 
 # for the event log's sake, the rest comes with the next tick
 _MOST_AT_ONCE = 100
-_ONE = {"daily": "day", "hourly": "hour"}
-
-
-def calendar_spec(pipeline: str, name: CalendarName, calendar: Calendar, tables: Sequence[dg.AssetKey]) -> dg.AssetSpec:
-    """Before translation."""
-    one = _ONE[name]
-    return dg.AssetSpec(
-        key=calendar_key(pipeline, name),
-        description=f"The tables as they were at the end of each {one}: a partition names an LSN, and the Delta version"
-        f" of each table that shows it. It is materialised once the {one} is complete.",
-        group_name=f"{pipeline}_days",
-        kinds={"deltalake"},
-        partitions_def=calendar.partitions,
-        deps=[dg.AssetDep(table, partition_mapping=dg.AllPartitionMapping()) for table in tables],
-        metadata={CUT: True},
-    )
 
 
 def calendar_assets(blueprint: Blueprint) -> list[dg.AssetsDefinition]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_assets.asset_keys import change_log_key
 from cdc_assets.assets.turns import in_turn
 from cdc_assets.assets.window_events import (
     catch_up_events,
@@ -21,31 +20,13 @@ from cdc_assets.assets.window_events import (
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failures, for_dagster
 from cdc_assets.logged_progress import logged_progress
-from cdc_assets.partitions import lsn_partitions, markers_in, windows_of
+from cdc_assets.partitions import markers_in, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
 from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Pipeline
 
 if TYPE_CHECKING:
     from spark_jobs.change_log.commit_times import WindowTimes
-
-
-def change_log_spec(pipeline: Pipeline, sources: Iterable[dg.AssetKey], adds_windows: str) -> dg.AssetSpec:
-    """Before translation. ``sources``: the keys of the source tables. ``adds_windows``: a sentence of its text."""
-    return dg.AssetSpec(
-        key=change_log_key(pipeline.name),
-        description=f"What replication slot {pipeline.source.slot} sent, unparsed, in commit order. {adds_windows}",
-        group_name=pipeline.name,
-        kinds={"postgres", "deltalake"},
-        partitions_def=lsn_partitions(pipeline.name),
-        deps=sources,
-        metadata={
-            "dagster/uri": pipeline.lake.change_log,
-            "dagster/storage_kind": "deltalake",
-            "dagster/table_name": f"{pipeline.name}.change_log",
-        },
-    )
 
 
 def change_log_asset(blueprint: Blueprint) -> dg.AssetsDefinition:

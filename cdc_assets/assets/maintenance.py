@@ -14,16 +14,6 @@ from cdc_assets.slot_observation import landed_chapters
 from spark_jobs.maintain.maintain import MaintainReport, maintain
 
 
-def maintenance_spec(name: str, done_by: str) -> dg.AssetSpec:
-    """Of the pipeline ``name``, before translation. ``done_by``: a sentence of its description."""
-    return dg.AssetSpec(
-        key=dg.AssetKey([name, "maintenance"]),
-        description=f"Removes what is older than `retention`, compacts small files, and plots what is left. {done_by}",
-        group_name=f"{name}_upkeep",
-        kinds={"deltalake", "spark"},
-    )
-
-
 def maintenance_asset(blueprint: Blueprint) -> dg.AssetsDefinition:
     """It uses the writers' pool, so it never runs beside a sync of the same Dagster instance."""
 

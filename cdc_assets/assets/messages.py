@@ -10,33 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_assets.asset_keys import change_log_key
-from cdc_assets.partitions import lsn_partitions, markers_in
+from cdc_assets.partitions import markers_in
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 
 if TYPE_CHECKING:
     from spark_jobs.apply.table_applied import TableApplied
-
-
-def messages_spec(pipeline: Pipeline, database: str) -> dg.AssetSpec | None:
-    """Before translation. None if the pipeline keeps no messages."""
-    if not pipeline.source.messages:
-        return None
-    return dg.AssetSpec(
-        key=dg.AssetKey([pipeline.name, "_messages"]),
-        description=f"Messages of pg_logical_emit_message in database {database}, in commit order.",
-        group_name=pipeline.name,
-        kinds={"postgres", "deltalake"},
-        partitions_def=lsn_partitions(pipeline.name),
-        deps=[change_log_key(pipeline.name)],
-        metadata={
-            "dagster/uri": pipeline.lake.messages,
-            "dagster/storage_kind": "deltalake",
-            "dagster/table_name": f"{pipeline.name}._messages",
-        },
-    )
 
 
 def messages_events(

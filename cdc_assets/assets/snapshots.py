@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from cdc_assets.asset_keys import snapshot_key
 from cdc_assets.assets.table_metadata import source_tables, table_metadata
 from cdc_assets.assets.turns import in_turn
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.failures import failure_of, failures
-from spark_jobs.configuration import Lake
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
@@ -121,19 +119,3 @@ def _is_forced(context: dg.AssetExecutionContext, blueprint: Blueprint) -> bool:
     if force is not None:
         return force
     return context.run.job_name != blueprint.snapshot_job and len(context.job_def.asset_layer.selected_asset_keys) == 1
-
-
-def snapshot_spec(name: str, lake: Lake, table: QualifiedName, source: dg.AssetKey, taken_by: str) -> dg.AssetSpec:
-    """The snapshot asset of one table of the pipeline ``name``, before translation. It is not in the tables' group:
-    "Materialize all" of that group is to offer their partitions, and to take no snapshot. ``taken_by``: a sentence of
-    its description."""
-    return dg.AssetSpec(
-        key=snapshot_key(name, table),
-        description=f"Table {table} read whole at one LSN. Materialise it alone to re-create"
-        f" the Delta table. {taken_by}",
-        group_name=f"{name}_snapshots",
-        kinds={"postgres", "deltalake", "spark"},
-        skippable=True,
-        deps=[source],
-        metadata={"dagster/uri": lake.table(table), "dagster/storage_kind": "deltalake"},
-    )

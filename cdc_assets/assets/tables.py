@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
-from cdc_assets.asset_keys import change_log_key, snapshot_key, table_key
 from cdc_assets.assets.checks import (
     schema_result,
     table_checks,
@@ -21,7 +20,6 @@ from cdc_assets.assets.checks import (
     watermark_checks,
     watermark_result,
 )
-from cdc_assets.assets.external import with_comment
 from cdc_assets.assets.messages import messages_events
 from cdc_assets.assets.snapshots import snapshot_event
 from cdc_assets.assets.table_metadata import (
@@ -38,14 +36,12 @@ from cdc_assets.assets.window_events import (
     require_present_chapter,
 )
 from cdc_assets.blueprint import MESSAGES, SCHEMA_CHECK, UNREPRESENTABLE_CHECK, WATERMARK_CHECK, Blueprint
-from cdc_assets.configuration.table_model import TableModel
 from cdc_assets.failures import description_of, failure_of, failures
-from cdc_assets.partitions import lsn_partitions, windows_of
+from cdc_assets.partitions import windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
 from cdc_assets.snapshot_observation import progress_of, reading
 from cdc_assets.stopped_tables import StoppedTables
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Lake
 from spark_jobs.errors import CdcError, GapError, RefusedChangeError, SourceError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
@@ -70,29 +66,6 @@ class TableRun:
 
 
 Execute: TypeAlias = Callable[[dg.AssetExecutionContext, TableRun], Iterator[Any]]
-
-
-def table_spec(
-    name: str, database: str, lake: Lake, settings: TableModel, comment: str, adds_windows: str
-) -> dg.AssetSpec:
-    """One table that the pipeline ``name`` follows, before any translation. What all tables share is a parameter:
-    derived here from the pipeline, it would be derived again for each table."""
-    table, relation = settings.qualified_name, settings.relation
-    mode = f" in mode {settings.mode}" if table != relation else ""
-    what = f"PostgreSQL table {relation} of database {database}, replicated change by change{mode}."
-    return dg.AssetSpec(
-        key=table_key(name, table),
-        description=with_comment(f"{what} {adds_windows}", comment),
-        group_name=name,
-        kinds={"postgres", "deltalake", "spark"},
-        partitions_def=lsn_partitions(name),
-        deps=[change_log_key(name), snapshot_key(name, table)],
-        metadata={
-            "dagster/uri": lake.table(table),
-            "dagster/storage_kind": "deltalake",
-            "dagster/table_name": ".".join(lake.catalog_name(table) or (name, table.nspname, table.relname)),
-        },
-    )
 
 
 def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:

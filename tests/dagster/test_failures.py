@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc_assets.asset_keys import snapshot_key
+from cdc_assets.assets.untranslated_specs import snapshot_key
 from cdc_assets.failures import Remedies, description_of, failure_of, for_dagster
 from spark_jobs.errors import BreakError, LakeError, new_snapshot
 from spark_jobs.qualified_name import QualifiedName
