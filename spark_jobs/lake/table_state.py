@@ -47,7 +47,7 @@ METADATA_FORMAT = 1
 class SnapshotCause:
     """Why an automatic snapshot was taken. It began ``at``, UTC, and took ``seconds``, which its own commit cannot
     know: that is None there, and the states that are read of it have it from the commit's time. ``spent``: the seconds
-    that earlier ones had used up at that time, see ``snapshot/pace.py``."""
+    that earlier ones had used up at that time, see ``snapshot/snapshot_budget.py``."""
 
     reason: str
     at: datetime

@@ -17,7 +17,7 @@ from spark_jobs.repair.new_generations import NewGenerations, begin_generations
 from spark_jobs.repair.read_partitions import PartitionsReport, read_partitions
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
-from spark_jobs.snapshot.pace import next_snapshot_at
+from spark_jobs.snapshot.snapshot_budget import next_snapshot_at
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 
 _FAILED = "it could not be read again"

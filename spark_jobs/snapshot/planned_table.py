@@ -39,7 +39,7 @@ from spark_jobs.snapshot.export import (
     rows_from,
     rows_query,
 )
-from spark_jobs.snapshot.pace import next_cause
+from spark_jobs.snapshot.snapshot_budget import next_cause
 from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import SnapshotSource, TableRead
 from spark_jobs.spark.session_conf import runs_on_driver

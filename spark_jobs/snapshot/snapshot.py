@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spark_jobs.errors import CdcError, SnapshotWaitsError
-from spark_jobs.lake.cuts import forget
-from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import bulk_connections
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
@@ -18,7 +16,7 @@ from spark_jobs.snapshot.chunks.read_chunks import Pace
 from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
 from spark_jobs.snapshot.chunks.snapshot_in_chunks import snapshot_in_chunks
 from spark_jobs.snapshot.exporter import Exporter, given_or_own
-from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot, cuts_forgotten, snapshot_tables
 from spark_jobs.snapshot.snapshot_work import SnapshotWork, require_same_server, wanted_snapshots
 
 
@@ -58,24 +56,20 @@ def snapshot(
 def _at_one_lsn(work: SnapshotWork, exports: Exporter) -> tuple[TableSnapshot, ...]:
     """All of them in one exported snapshot; the cuts are kept valid meanwhile."""
     # windows that were landed while the server waited may hold changes that the snapshot does not show
-    run, work = work.run, replace(work, checkpoint=exports.begin(work.checkpoint))
+    work = replace(work, checkpoint=exports.begin(work.checkpoint))
     try:
-        with exports.exported(run.progress) as (exported, shows):
+        with exports.exported(work.run.progress) as (exported, shows):
             require_same_server(work)  # the log's server must have exported it
-            with run.guard.cuts():
-                forget(run.pipeline.lake, work.names)
-            snapshots = snapshot_tables(work, exported, shows)
-            with run.guard.cuts():  # a concurrent run may have written a cut with the old tables
-                forget(run.pipeline.lake, work.names)
-        return snapshots
+            with cuts_forgotten(work.run, work.names):
+                return snapshot_tables(work, exported, shows)
     except SnapshotWaitsError as error:
         if work.asked:
             raise
-        return tuple(_waits(name, work.reasons.get(name, ""), error) for name in work.names)
-
-
-def _waits(name: QualifiedName, why: str, error: SnapshotWaitsError) -> TableSnapshot:
-    return TableSnapshot(name, Lsn(0), error=error.within(why) if why else error, reason=why)
+        return tuple(
+            TableSnapshot(name, error=error.within(why) if why else error, reason=why)
+            for name in work.names
+            for why in [work.reasons.get(name, "")]
+        )
 
 
 def _forget_chunks(run: Run, snapshots: Sequence[TableSnapshot]) -> None:
@@ -86,4 +80,4 @@ def _forget_chunks(run: Run, snapshots: Sequence[TableSnapshot]) -> None:
 
 
 def _failed(errors: Mapping[QualifiedName, CdcError]) -> tuple[TableSnapshot, ...]:
-    return tuple(TableSnapshot(name, Lsn(0), error=error) for name, error in errors.items())
+    return tuple(TableSnapshot(name, error=error) for name, error in errors.items())

@@ -7,9 +7,9 @@ cluster do it for large tables, and Spark for what only Spark can write.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
@@ -17,6 +17,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from spark_jobs.errors import CdcError
+from spark_jobs.lake.cuts import forget
 from spark_jobs.lake.table_state import TableState, records_of
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connections
@@ -24,6 +25,7 @@ from spark_jobs.postgres.connection import Connection, conninfo
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
+from spark_jobs.run import Run
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, look
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TABLES_AT_ONCE = 2
+_NONE = Lsn(0)
 # the exported snapshot ended with its process, and no other one shows the same rows
 _STARTED_OVER = "%s: an earlier snapshot was cut off; %d files of it are removed"
 
@@ -69,13 +72,23 @@ class TableSnapshot:
     """
 
     name: QualifiedName
-    lsn: Lsn
+    lsn: Lsn = _NONE
     relid: int = 0
     rows: int = 0
     state: TableState | None = None
     error: CdcError | None = None
     reason: str = ""
     lost: tuple[str, ...] = ()
+
+
+@contextmanager
+def cuts_forgotten(run: Run, names: Sequence[QualifiedName]) -> Iterator[None]:
+    """While the tables' versions of before are replaced, and afterwards, no cut names them."""
+    with run.guard.cuts():
+        forget(run.pipeline.lake, names)
+    yield
+    with run.guard.cuts():  # a concurrent run may have written a cut with the old tables
+        forget(run.pipeline.lake, names)
 
 
 def snapshot_tables(

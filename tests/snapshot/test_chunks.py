@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -13,17 +13,16 @@ from typing import Any
 import psycopg
 import pytest
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction
 
 from spark_jobs.configuration import Retention
 from spark_jobs.errors import LakeInUseError
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.run import Run
-from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks import finish
 from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, plans
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import capture, snapshot
+from spark_jobs.writers.whole_table import WrittenFiles
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.servers import Database
@@ -142,8 +141,8 @@ def after_last_chunk(large: LargeTable, monkeypatch: pytest.MonkeyPatch, *statem
     """Execute ``statements`` when all chunks are read, before anything is captured."""
     add = ReadRecord.add
 
-    def added(record: ReadRecord, plan: ReadPlan, number: int, files: Sequence[AddAction], misfits: Misfits) -> None:
-        add(record, plan, number, files, misfits)
+    def added(record: ReadRecord, plan: ReadPlan, number: int, files: WrittenFiles) -> None:
+        add(record, plan, number, files)
         if len(large.chunks_read) == len(large.plan["chunks"]):
             large.database.execute(*statements)
 

@@ -15,7 +15,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.snapshot import pace
+from spark_jobs.snapshot import snapshot_budget
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import apply, snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
@@ -110,8 +110,8 @@ def test_a_table_whose_snapshots_take_too_long_is_told_to_wait(
     assert done.state.cause is not None
     assert done.state.cause.seconds is not None
     assert 0 < done.state.cause.spent + done.state.cause.seconds < 600
-    monkeypatch.setattr(pace, "_AT_ONCE", timedelta(0))
-    monkeypatch.setattr(pace, "_SHARE", 1e-9)
+    monkeypatch.setattr(snapshot_budget, "_AT_ONCE", timedelta(0))
+    monkeypatch.setattr(snapshot_budget, "_SHARE", 1e-9)
     database.execute(REWRITE, "UPDATE items SET sku = sku || '.'")
     report = sync(orders, lambda: spark)
     (error,) = report.errors

@@ -17,7 +17,6 @@ from threading import Event
 import numpy as np
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
-from deltalake.transaction import AddAction
 from psycopg import sql
 
 from spark_jobs.errors import LakeError
@@ -33,6 +32,7 @@ from spark_jobs.snapshot.export import rows_query
 from spark_jobs.snapshot.range_read import Batches, RangeQuery, marked, range_transaction
 from spark_jobs.snapshot.table_read import TaskReader
 from spark_jobs.storage import Recent
+from spark_jobs.writers.whole_table import WrittenFiles
 
 _ROWS_AT_ONCE = 10_000
 
@@ -122,7 +122,7 @@ class Adoption:
         names = [column.name for column in self.chunked.read.columns]
         return rows_query(table.described, names, self.chunked.plan.chunks[number].rows(table.row_filter, at))
 
-    def write(self) -> tuple[AddAction, ...]:
+    def write(self) -> WrittenFiles:
         """Write the rows of the copy that some chunk has, when all chunks are read. Raises LakeError, and VoidPlanError
         if it is not known which these are, or if the copy has them no longer."""
         chunked, copied = self.chunked, self.rows
@@ -141,7 +141,7 @@ class Adoption:
         written = chunked.staged.write(adopted())
         text = f"{chunked.name}: of {self.copy.path}, as they are in the source"
         chunked.work.run.progress(Step("adopted", text, written.rows, None, "rows"))
-        return tuple(written.actions)
+        return written
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from spark_jobs.snapshot.adopted.copied_table import CopiedTable, not_adopted
 from spark_jobs.snapshot.chunks.partial_table import PartialTable
 from spark_jobs.snapshot.chunks.planned_columns import PlannedColumn, PlannedColumns
 from spark_jobs.snapshot.chunks.read_by_key import has_readable_key
-from spark_jobs.snapshot.chunks.read_plan import ChunksRead, FilesRead, ReadPlan, ReadRecord, generation_of
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, ReadSoFar, RecordedFiles, generation_of
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.snapshot.chunks.transactions_seen import TransactionsSeen
 from spark_jobs.snapshot.chunks.void_plan import AlteredTableError
@@ -112,10 +112,10 @@ class ChunkedTable:
     def _progress(self, unread: Iterable[int]) -> str:
         return repr((self.name, self.plan.began, len(self.plan.revisions), sorted(unread)))
 
-    def read_into(self, files: tuple[AddAction, ...], first_window: int, misfits: Misfits) -> ChunksRead:
+    def read_into(self, files: tuple[AddAction, ...], first_window: int, misfits: Misfits) -> ReadSoFar:
         """All chunks, read into these files with the columns that the table has now."""
         newest = len(self.plan.revisions) - 1
-        return ChunksRead((FilesRead("", files, newest),), first_window, newest, is_corrected=True, misfits=misfits)
+        return ReadSoFar((RecordedFiles("", files, newest),), first_window, newest, is_corrected=True, misfits=misfits)
 
     def keep_plan(self) -> None:
         """Raises AlteredTableError if another process has altered the plan, too; and LakeError."""

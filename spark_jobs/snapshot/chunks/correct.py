@@ -55,10 +55,8 @@ def corrected(
     if unknown is not None:
         earlier = unknown.filter(pc.invert(_are_among(unknown, change.keys)))
         without_values = pa.concat_tables([earlier, without_values])
-    added = [file for piece in pieces for file in piece.added]
-    added += staged.write(rows.to_batches()).actions
-    kept = [file for piece in pieces for file in piece.kept]
-    return CorrectedFiles((*kept, *added), tuple(added), without_values)
+    added = (*(file for piece in pieces for file in piece.added), *staged.write(rows.to_batches()).actions)
+    return CorrectedFiles((*(file for piece in pieces for file in piece.kept), *added), added, without_values)
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class _Change:
                 yield from rows.filter(pc.invert(_are_among(of_batch, self.keys))).to_batches()
 
         added = self._staged.write(others()).actions
-        return _Piece((), tuple(added), pa.concat_tables([self.no_rows, *old_rows], promote_options="permissive"))
+        return _Piece((), added, pa.concat_tables([self.no_rows, *old_rows], promote_options="permissive"))
 
     def with_kept_values(self, old_rows: pa.Table) -> tuple[pa.Table, pa.Table]:
         """The rows that the change leaves, and the keys of those that lack a value."""

@@ -28,7 +28,6 @@ from spark_jobs.errors import (
     RefusedChangeError,
     UnrepresentableError,
 )
-from spark_jobs.lake.cuts import forget
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
@@ -43,13 +42,13 @@ from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, p
 from spark_jobs.snapshot.chunks.correct import corrected
 from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow, are_named_alike
 from spark_jobs.snapshot.chunks.read_by_key import queries_by_key
-from spark_jobs.snapshot.chunks.read_plan import ChunksRead, generation_of, rows_of
+from spark_jobs.snapshot.chunks.read_plan import ReadSoFar, generation_of, rows_of
 from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
 from spark_jobs.snapshot.chunks.void_plan import AlteredTableError, VoidPlanError
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable
 from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files
-from spark_jobs.snapshot.snapshot_tables import TableSnapshot, write_snapshot
+from spark_jobs.snapshot.snapshot_tables import TableSnapshot, cuts_forgotten, write_snapshot
 from spark_jobs.snapshot.table_read import MisfitsRead
 from spark_jobs.spark.session_conf import local_cores
 from spark_jobs.tables.catalogue_changes import change_without_event
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 
 
-def finished(chunked: ChunkedTable, done: ChunksRead, connect: BulkConnect) -> TableSnapshot:
+def finished(chunked: ChunkedTable, done: ReadSoFar, connect: BulkConnect) -> TableSnapshot:
     """The table's new snapshot. Raises VoidPlanError if the table must be read from the start, and what capturing,
     reading, decoding and writing raise; then what is read stays."""
     work, read, plan = chunked.work, chunked.read, chunked.plan
@@ -86,8 +85,8 @@ def finished(chunked: ChunkedTable, done: ChunksRead, connect: BulkConnect) -> T
             done = chunked.read_into(files, done.first_window, misfits)
             return _written(chunked, replace(table, began=plan.began), done)
         with as_planned(chunked):
-            by_key, of_keys = _read_by_key(chunked, unknown, connect)
-        files, misfits = (*files, *by_key), Misfits.all_of((misfits, of_keys))
+            by_key = _read_by_key(chunked, unknown, connect)
+        files, misfits = (*files, *by_key.actions), Misfits.all_of((misfits, by_key.misfits))
         log = ChangeLog(work.pipeline.lake.change_log)
         first = transactions.first_window_unseen(log, read.shape.relid, last.ordinal)
         done = chunked.read_into(files, first, misfits)
@@ -113,7 +112,7 @@ def _captured(run: Run) -> WindowMarker:
 
 
 def _corrected(
-    chunked: ChunkedTable, done: ChunksRead, now: ColumnsNow, last: WindowMarker, doubtful: pa.Table | None
+    chunked: ChunkedTable, done: ReadSoFar, now: ColumnsNow, last: WindowMarker, doubtful: pa.Table | None
 ) -> tuple[tuple[AddAction, ...], pa.Table, Misfits]:
     """The files with the rows at the end of window ``last``, without those rows whose keys are the second result.
     Third are the misfits so far."""
@@ -132,7 +131,7 @@ def _corrected(
     return files, pa.table({}) if unknown is None else unknown, misfits
 
 
-def _net_changes(chunked: ChunkedTable, done: ChunksRead, last: WindowMarker) -> Iterator[NetChange]:
+def _net_changes(chunked: ChunkedTable, done: ReadSoFar, last: WindowMarker) -> Iterator[NetChange]:
     """Those of the table that ``done`` does not show, up to window ``last``: each of as many windows as fit into
     memory, with the columns that the table has at its end."""
     pipeline, plan, first = chunked.work.pipeline, chunked.plan, done.first_window
@@ -194,13 +193,13 @@ def _parts(whole: TableRange) -> Iterator[TableRange]:
         yield replace(whole, markers=tuple(waiting))
 
 
-def _read_by_key(chunked: ChunkedTable, keys: pa.Table, connect: BulkConnect) -> tuple[tuple[AddAction, ...], Misfits]:
+def _read_by_key(chunked: ChunkedTable, keys: pa.Table, connect: BulkConnect) -> WrittenFiles:
     """The rows with these keys, as they are now."""
     with connected(chunked.work.pipeline.source.dsn) as connection:
         queries = tuple(queries_by_key(connection, chunked.table, chunked.read, keys))
     read = replace(chunked.read, tasks=(queries,))
     reader, noted = read.task_reader(chunked.table.source(connect)), MisfitsRead()
-    return tuple(chunked.staged.write(reader(0, noted.note)).actions), noted.found
+    return replace(chunked.staged.write(reader(0, noted.note)), misfits=noted.found)
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ class _StagedRows:
 
     chunked: ChunkedTable
     table: PlannedTable
-    done: ChunksRead
+    done: ReadSoFar
 
     def target(self, provenance: Provenance, _: TableState | None) -> WholeTable | None:
         plan = self.chunked.plan
@@ -245,15 +244,11 @@ class _StagedRows:
         return NotedFrame(stored, lambda: self.done.misfits)
 
 
-def _written(chunked: ChunkedTable, table: PlannedTable, done: ChunksRead) -> TableSnapshot:
+def _written(chunked: ChunkedTable, table: PlannedTable, done: ReadSoFar) -> TableSnapshot:
     """``table`` as it is at the end of the last window that was captured."""
-    run, lake = table.work.run, table.work.pipeline.lake
     table = replace(table, exported=ExportedSnapshot(None, table.work.checkpoint.window.hi))
     chunked.record.hide()
-    with run.guard.cuts():
-        forget(lake, [table.name])
-    snapshot = write_snapshot(table, chunked.read, _StagedRows(chunked, table, done))
-    with run.guard.cuts():  # a concurrent run may have written a cut with the old table
-        forget(lake, [table.name])
+    with cuts_forgotten(table.work.run, [table.name]):
+        snapshot = write_snapshot(table, chunked.read, _StagedRows(chunked, table, done))
     chunked.record.remove()
     return snapshot

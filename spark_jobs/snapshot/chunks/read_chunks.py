@@ -12,18 +12,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
-from deltalake.transaction import AddAction
 
 from spark_jobs.retries import again_when_lost
-from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.snapshot.read_on_driver import until_stopped
 from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource, TaskReader
 from spark_jobs.spark.errors import spark_errors
+from spark_jobs.writers.whole_table import WrittenFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,60 +55,55 @@ class Pace:
         stopped.wait(pause)
 
 
-# the files and misfits of a chunk
-ChunkRead: TypeAlias = tuple[tuple[AddAction, ...], Misfits]
-
-
-class ReadChunk(Protocol):
+class ChunkReader(Protocol):
     """Reads the chunk with this number. It may end early once ``stopped`` is set."""
 
-    def __call__(self, number: int, stopped: Event, /) -> ChunkRead: ...
+    def __call__(self, number: int, stopped: Event, /) -> WrittenFiles: ...
 
 
-def read_on_driver(reader: TaskReader, staged: StagedFiles, pace: Pace) -> ReadChunk:
+def read_on_driver(reader: TaskReader, staged: StagedFiles, pace: Pace) -> ChunkReader:
     """The reader raises a SourceError, an UnrepresentableError or a LakeError."""
 
-    def read(number: int, stopped: Event) -> ChunkRead:
+    def read(number: int, stopped: Event) -> WrittenFiles:
         noted = MisfitsRead()
         with closing(reader(number, noted.note)) as batches:
-            files = staged.write(_paced(batches, pace, stopped)).actions
-        return tuple(files), noted.found
+            files = staged.write(_paced(batches, pace, stopped))
+        return replace(files, misfits=noted.found)
 
     return read
 
 
-def read_on_executors(spark: SparkSession, chunked: ChunkedTable, pace: Pace) -> ReadChunk:
+def read_on_executors(spark: SparkSession, chunked: ChunkedTable, pace: Pace) -> ChunkReader:
     """The reader raises what executors raise: a SourceError, an UnrepresentableError or a LakeError. ``spark``: a
     session with our settings."""
     source, staged = SnapshotSource.anywhere(chunked.work.pipeline, None), chunked.staged
 
-    def read(number: int, stopped: Event) -> ChunkRead:
+    def read(number: int, stopped: Event) -> WrittenFiles:
         task, chunk, folder = chunked.read.tasks[number], chunked.plan.chunks[number], staged.new_folder()
         with spark_errors(f"chunk {number} of {chunked.name}", name=chunked.name, path=staged.path):
             noted = replace(chunked.read, tasks=(task,)).noted_values(spark, source)
             noted.rows.write.option("compression", "snappy").parquet(staged.path / folder)
             misfits = noted.misfits()
         pace.wait(chunk.stored_bytes, stopped)
-        return staged.written_to(folder), misfits
+        return replace(staged.written_to(folder), misfits=misfits)
 
     return read
 
 
 def read_chunks(
     numbers: Sequence[int],
-    read: ReadChunk,
+    read: ChunkReader,
     pace: Pace,
     parallel: int,
-    is_read: Callable[[int, Sequence[AddAction], Misfits], None],
+    is_read: Callable[[int, WrittenFiles], None],
 ) -> None:
-    """Read the chunks ``numbers``, in order; ``is_read`` is called with each that is read, its files, and
-    the misfits of its rows.
+    """Read the chunks ``numbers``, in order; ``is_read`` is called with each that is read.
 
     A chunk whose connection is lost is read again. If one fails, those that are being read stop, and its error is
     raised. What ``is_read`` was told of is kept.
     """
     stopped, waiting, read = Event(), iter(numbers), again_when_lost(read)
-    running: dict[Future[ChunkRead], int] = {}
+    running: dict[Future[WrittenFiles], int] = {}
     with ThreadPoolExecutor(parallel, thread_name_prefix="snapshot-chunk") as pool:
         try:
             while True:
@@ -121,7 +115,7 @@ def read_chunks(
                     return
                 ended, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in ended:
-                    is_read(running.pop(future), *future.result())
+                    is_read(running.pop(future), future.result())
                 if pace.is_over:
                     waiting = iter(())
         finally:  # also if this thread is interrupted

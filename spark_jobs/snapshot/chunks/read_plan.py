@@ -31,6 +31,7 @@ from spark_jobs.snapshot.chunks.planned_columns import PlannedColumns
 from spark_jobs.snapshot.export import CtidRange, SnapshotValue
 from spark_jobs.storage import Location
 from spark_jobs.writers.leftovers import PARTIAL
+from spark_jobs.writers.whole_table import WrittenFiles
 
 _FOLDER = "chunks"
 # the newest plan counts, and of a chunk's files the one for the newest columns
@@ -157,7 +158,7 @@ class ReadPlan:
 
 
 @dataclass(frozen=True)
-class FilesRead:
+class RecordedFiles:
     """The ``files`` that the file ``name`` of the record names, with the columns of one revision of the plan."""
 
     name: str
@@ -166,12 +167,12 @@ class FilesRead:
 
 
 @dataclass(frozen=True)
-class ChunksRead:
+class ReadSoFar:
     """``parts``: the files with the rows of the chunks that are read. ``first_window``: see ``ReadPlan``; ``revision``:
     the columns that the table had then. ``is_corrected``: all chunks are read, and the files show all changes before
     ``first_window``. ``misfits``: of these rows, and of rows that a change has replaced since they were read."""
 
-    parts: tuple[FilesRead, ...]
+    parts: tuple[RecordedFiles, ...]
     first_window: int
     revision: int = 0
     is_corrected: bool = False
@@ -216,42 +217,42 @@ class ReadRecord:
         read = {name.rpartition("-")[0] + "-" for name in listing}
         return tuple(number for number in range(plan.pieces) if _CHUNK.format(number) not in read)
 
-    def chunks(self, plan: ReadPlan) -> ChunksRead:
+    def chunks(self, plan: ReadPlan) -> ReadSoFar:
         """What is read already. Raises LakeError."""
         listing = self._names()
         if (corrected := _newest_correction(listing)) and (data := self._read(corrected)) is not None:
             fields = json.loads(data)
             misfits = Misfits.from_json(fields["misfits"])
-            part = FilesRead(corrected, _files(fields["files"]), fields["columns"])
-            return ChunksRead((part,), fields["first_window"], fields["revision"], is_corrected=True, misfits=misfits)
+            part = RecordedFiles(corrected, _files(fields["files"]), fields["columns"])
+            return ReadSoFar((part,), fields["first_window"], fields["revision"], is_corrected=True, misfits=misfits)
         noted = (data for name in sorted(listing) if name.startswith(_OF_MISFITS) and (data := self._read(name)))
         misfits = Misfits.all_of(map(Misfits.from_json, noted))
-        return ChunksRead(self._of_chunks(plan, listing), plan.first_window, misfits=misfits)
+        return ReadSoFar(self._of_chunks(plan, listing), plan.first_window, misfits=misfits)
 
-    def _of_chunks(self, plan: ReadPlan, listing: Set[str]) -> tuple[FilesRead, ...]:
+    def _of_chunks(self, plan: ReadPlan, listing: Set[str]) -> tuple[RecordedFiles, ...]:
         starts = [_CHUNK.format(number) for number in range(plan.pieces)]
         newest = {name.rpartition("-")[0] + "-": name for name in sorted(listing)}
         names = [newest[start] for start in starts if start in newest]
         with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
             contents = list(pool.map(self._read, names))
         return tuple(
-            FilesRead(name, _files(json.loads(data)), int(name.rpartition("-")[2].removesuffix(".json")))
+            RecordedFiles(name, _files(json.loads(data)), int(name.rpartition("-")[2].removesuffix(".json")))
             for name, data in zip(names, contents, strict=True)
             if data
         )
 
-    def forget(self, parts: Iterable[FilesRead]) -> None:
+    def forget(self, parts: Iterable[RecordedFiles]) -> None:
         """Those chunks are not read. Raises LakeError."""
         delete_files(self.folder, [part.name for part in parts])
 
     def _names(self) -> frozenset[str]:
         return frozenset(file.name for file in files_below(self.folder))
 
-    def add(self, plan: ReadPlan, number: int, files: Sequence[AddAction], misfits: Misfits = NO_MISFITS) -> None:
+    def add(self, plan: ReadPlan, number: int, files: WrittenFiles) -> None:
         """This chunk is read. Raises LakeError."""
-        if misfits:
-            self._write(_MISFITS.format(number), misfits.to_json().encode())
-        self._add(_CHUNK.format(number), plan, files)
+        if files.misfits:
+            self._write(_MISFITS.format(number), files.misfits.to_json().encode())
+        self._add(_CHUNK.format(number), plan, files.actions)
 
     def adopt(self, number: int, rows: np.ndarray) -> None:
         """The chunk has these ``rows`` of what is adopted, 64-bit numbers. If it is read again after this, that still
@@ -264,7 +265,7 @@ class ReadRecord:
             data = self._read(_ADOPTED.format(number))
             yield None if data is None else np.frombuffer(data, "<u8")
 
-    def convert(self, plan: ReadPlan, part: FilesRead, files: Sequence[AddAction]) -> None:
+    def convert(self, plan: ReadPlan, part: RecordedFiles, files: Sequence[AddAction]) -> None:
         """These files have the rows of a chunk with the plan's columns. Raises LakeError."""
         self._add(part.name.rpartition("-")[0] + "-", plan, files)
         delete_files(self.folder, [part.name])
@@ -273,7 +274,7 @@ class ReadRecord:
         name = f"{start}{len(plan.revisions) - 1:03}.json"
         self._write(name, json.dumps([asdict(file) for file in files]).encode())
 
-    def correct(self, plan: ReadPlan, done: ChunksRead) -> None:
+    def correct(self, plan: ReadPlan, done: ReadSoFar) -> None:
         """The files of ``done`` have the plan's columns, the rows of all chunks, and show all changes before its first
         window. Raises LakeError."""
         fields = {

@@ -7,32 +7,29 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from deltalake.transaction import AddAction
-
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.errors import CdcError, SnapshotGoesOnError
-from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.progress import Step
-from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.chunks.adoption import Adoption, void_if_changed
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, chunked_tables
 from spark_jobs.snapshot.chunks.finish import finished
 from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow
 from spark_jobs.snapshot.chunks.read_chunks import (
     CHUNKS_ON_EXECUTORS,
+    ChunkReader,
     Pace,
-    ReadChunk,
     read_chunks,
     read_on_driver,
     read_on_executors,
 )
-from spark_jobs.snapshot.chunks.read_plan import ChunksRead, FilesRead
+from spark_jobs.snapshot.chunks.read_plan import ReadSoFar, RecordedFiles
 from spark_jobs.snapshot.chunks.void_plan import AlteredTableError, VoidPlanError
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.snapshot_work import require_same_server
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.spark.session_conf import local_cores, runs_on_driver
+from spark_jobs.writers.whole_table import WrittenFiles
 
 _log = logging.getLogger(__name__)
 
@@ -48,15 +45,14 @@ def snapshot_in_chunks(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) 
         except AlteredTableError:
             why = "it was altered"
         except CdcError as error:
-            reason = chunked.table.reason
-            return TableSnapshot(chunked.name, Lsn(0), chunked.plan.relid, error=error, reason=reason)
+            return TableSnapshot(chunked.name, relid=chunked.plan.relid, error=error, reason=chunked.table.reason)
         again, errors = chunked_tables(chunked.work, [chunked.name])
         if not again:
             in_one = SnapshotGoesOnError(
                 f"{chunked.name} cannot be read in chunks: {why}", hint="the next run reads it in one transaction"
             )
             failed = errors.get(chunked.name, in_one)
-            return TableSnapshot(chunked.name, Lsn(0), error=failed, reason=chunked.table.reason)
+            return TableSnapshot(chunked.name, error=failed, reason=chunked.table.reason)
         chunked = again[0]
 
 
@@ -72,7 +68,7 @@ def _read_on(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> TableSn
     return finished(chunked, done, connect)
 
 
-def _all_read(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> ChunksRead:
+def _all_read(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> ReadSoFar:
     """Read what is missing. Raises SnapshotGoesOnError if the time is over before all is read."""
     plan, record = chunked.plan, chunked.record
     while True:
@@ -91,7 +87,7 @@ def _all_read(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Chunks
         record.forget(parts)
 
 
-def _converted(chunked: ChunkedTable, done: ChunksRead) -> ChunksRead:
+def _converted(chunked: ChunkedTable, done: ReadSoFar) -> ReadSoFar:
     """The same rows with the columns that the table has now, as far as they were read with others. Raises
     VoidPlanError."""
     plan, record = chunked.plan, chunked.record
@@ -100,11 +96,11 @@ def _converted(chunked: ChunkedTable, done: ChunksRead) -> ChunksRead:
         return done
     now = ColumnsNow(chunked.read.shape, chunked.work.pipeline.on_unrepresentable)
 
-    def convert(part: FilesRead) -> FilesRead:
+    def convert(part: RecordedFiles) -> RecordedFiles:
         before = chunked.staged_before(part.revision)
         numbers = [column.attnum for column in before.shape.columns]
         batches = (now.rows(rows, numbers) for file in part.files for rows in before.batches(file))
-        files = tuple(chunked.staged.write(batches).actions)
+        files = chunked.staged.write(batches).actions
         if not done.is_corrected:
             record.convert(plan, part, files)
         return replace(part, files=files, revision=len(plan.revisions) - 1)
@@ -132,16 +128,16 @@ def _read_pieces(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Non
             adoption.forget()
 
 
-def _read(chunked: ChunkedTable, numbers: Sequence[int], read: ReadChunk, pace: Pace) -> None:
+def _read(chunked: ChunkedTable, numbers: Sequence[int], read: ChunkReader, pace: Pace) -> None:
     run, plan, record = chunked.work.run, chunked.plan, chunked.record
     options = run.pipeline.snapshot
     left, shown = set(numbers), chunked.shown(numbers) if numbers else None
     detail = f"{chunked.name}, so far in {shown.path}" if shown is not None else str(chunked.name)
 
-    def is_read(number: int, files: Sequence[AddAction], misfits: Misfits) -> None:
-        record.add(plan, number, files, misfits)
+    def is_read(number: int, files: WrittenFiles) -> None:
+        record.add(plan, number, files)
         if shown is not None:
-            shown.add(files)
+            shown.add(files.actions)
         left.discard(number)
         size = plan.size - sum(plan.chunks[each].stored_bytes for each in left)
         run.progress(Step("read", detail, size, plan.size, "bytes", chunked.name))
@@ -155,7 +151,7 @@ def _read(chunked: ChunkedTable, numbers: Sequence[int], read: ReadChunk, pace: 
 
 
 @contextmanager
-def _reader(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Iterator[ReadChunk]:
+def _reader(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Iterator[ChunkReader]:
     pipeline = chunked.work.pipeline
     # files of executors have other names of columns than the table's own, which this process writes
     if runs_on_driver(pipeline.spark) or chunked.plan.columns.writer == "deltalake":

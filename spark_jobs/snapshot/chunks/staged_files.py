@@ -21,7 +21,7 @@ from spark_jobs.snapshot.chunks.planned_columns import PlannedColumns
 from spark_jobs.storage import Location
 from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.leftovers import PARTIAL
-from spark_jobs.writers.whole_table import STEM
+from spark_jobs.writers.whole_table import STEM, WrittenFiles
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ class StagedFiles:
         """For files of Spark; below ``path``."""
         return f"{PARTIAL}/{uuid4()}" if self.is_partial else str(uuid4())
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> DataFiles:
+    def write(self, batches: Iterable[pa.RecordBatch]) -> WrittenFiles:
         """``batches``: values in the order of the shape. After an error no file is left. Raises LakeError, and what
         ``batches`` raises."""
         create_local_folder(self.folder)
         files = DataFiles(table_filesystem(self.path), self.path, self.layout)
         files.write_all(batches)
-        return files
+        return WrittenFiles(tuple(files.actions), files.rows)
 
     def keys(self, file: AddAction) -> pa.Table:
         """The key of each row of the file, in columns named by ``net_columns.value``. Raises LakeError."""
@@ -88,16 +88,17 @@ class StagedFiles:
             for rows in pq.ParquetFile(opened).iter_batches(columns=self.layout.schema.names):
                 yield pa.RecordBatch.from_arrays(rows.select(self.layout.schema.names).columns, names)
 
-    def written_to(self, folder: str) -> tuple[AddAction, ...]:
+    def written_to(self, folder: str) -> WrittenFiles:
         """Files of Spark in this folder of ``path``. Raises LakeError."""
         filesystem = table_filesystem(self.path)
         files = [file for file in files_below(self.path / folder) if file.name.endswith(".parquet")]
         with lake_errors(f"{self.path} cannot be read"):
             rows = [pq.read_metadata(f"{folder}/{file.name}", filesystem=filesystem).num_rows for file in files]
-        return tuple(
+        actions = (
             AddAction(f"{folder}/{file.name}", file.size, {}, file.modified, True, json.dumps({"numRecords": count}))
             for file, count in zip(files, rows, strict=True)
         )
+        return WrittenFiles(tuple(actions), sum(rows))
 
     def missing(self, files: Iterable[AddAction]) -> frozenset[str]:
         """Those of the files that somebody has removed or cut off. Raises LakeError."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from spark_jobs.lake.table_state import SnapshotCause
-from spark_jobs.snapshot.pace import next_snapshot_at, spent_of
+from spark_jobs.snapshot.snapshot_budget import next_snapshot_at, spent_of
 
 NOW = datetime.now(UTC)
 HOUR = 3600.0
