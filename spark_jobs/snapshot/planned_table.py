@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 
 from psycopg import sql
 
-from spark_jobs.column_options import ChosenTypes
-from spark_jobs.configuration import Adopted
+from spark_jobs.column_options import ColumnOptions
+from spark_jobs.configuration import Adopted, Table
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, table_state
@@ -44,8 +43,8 @@ from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import SnapshotSource, TableRead
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_mode import Form, Mode, keeps_past
+from spark_jobs.table_layout import NO_LAYOUT
+from spark_jobs.table_mode import Form, keeps_past
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.refused_changes import refused_columns
@@ -56,28 +55,32 @@ from spark_jobs.writers.write_choice import Engine, snapshot_writer
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The source tables as one snapshot shows them, by the names of the lake's; what is altered later shows in the next
-    fingerprint."""
+class SeenTable:
+    """A source table as one snapshot shows it; what is altered later shows in the next fingerprint. Without a table of
+    that name there is none of these."""
 
     at: int  # the server's clock, in microseconds since 1970, UTC
-    fingerprints: Mapping[QualifiedName, Fingerprint]
-    published: Mapping[QualifiedName, PublishedTable]
-    existing: Mapping[QualifiedName, SourceTable]
-    facts: Mapping[QualifiedName, RelationFacts]
-    ranges: Mapping[QualifiedName, tuple[CtidRange, ...]]
+    fingerprint: Fingerprint | None
+    published: PublishedTable | None
+    existing: SourceTable | None
+    facts: RelationFacts | None
+    ranges: tuple[CtidRange, ...]
 
 
-def look(connection: Connection, work: SnapshotWork) -> Seen:
-    """What ``connection`` shows of the tables, in a transaction of one snapshot."""
-    watched, by_name = work.watched, partial(work.pipeline.by_name, work.names)
+def look(connection: Connection, work: SnapshotWork) -> dict[QualifiedName, SeenTable]:
+    """What ``connection`` shows of the tables, in a transaction of one snapshot; by the names of the lake's."""
+    watched = work.watched
     prints = fingerprints(connection, watched)
     published = published_tables(connection, watched.publications, watched.names) if watched.publications else {}
     tables = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
     facts = {table.name: table for table in tables}
     ranges = {name: _divided(connection, work, known.relid) for name, known in facts.items()}
-    relations, at = source_tables(connection, watched.names), clock_microseconds(connection)
-    return Seen(at, by_name(prints), by_name(published), by_name(relations), by_name(facts), by_name(ranges))
+    existing, at = source_tables(connection, watched.names), clock_microseconds(connection)
+    return {
+        name: SeenTable(at, prints.get(of), published.get(of), existing.get(of), facts.get(of), ranges.get(of, ()))
+        for name in work.names
+        for of in [work.pipeline.relation(name)]
+    }
 
 
 def _divided(connection: Connection, work: SnapshotWork, relid: int) -> tuple[CtidRange, ...]:
@@ -95,16 +98,20 @@ class PlannedTable:
     work: SnapshotWork
     exported: ExportedSnapshot
     name: QualifiedName
-    seen: Seen
+    seen: SeenTable
     began: datetime | None = None
 
     @property
-    def relation(self) -> QualifiedName:
-        return self.work.pipeline.relation(self.name)
+    def configured(self) -> Table:
+        return self.work.pipeline.table(self.name)
+
+    @property
+    def options(self) -> ColumnOptions:
+        return self.work.pipeline.column_options(self.name)
 
     @property
     def sent(self) -> PublishedTable | None:
-        return self.seen.published.get(self.name)
+        return self.seen.published
 
     def read(self) -> TableRead | CdcError:
         """Plan the read; a PreconditionError when the table does not exist or cannot be followed."""
@@ -114,23 +121,24 @@ class PlannedTable:
             return error
 
     def _read(self) -> TableRead:
-        ranges = () if self._begins_empty else self.seen.ranges.get(self.name, ())
-        if (relation := self.seen.existing.get(self.name)) and relation.fault:
-            raise relation.fault
-        facts, options = self.seen.facts.get(self.name), self.work.pipeline.column_options(self.name)
-        described, mask = self.described if facts else None, self.work.watched.masks.get(self.relation)
+        ranges = () if self.configured.begins_empty else self.seen.ranges
+        if self.seen.existing is not None and self.seen.existing.fault:
+            raise self.seen.existing.fault
+        facts = self.seen.facts
+        described, mask = self.described if facts else None, self.work.watched.masks.get(self.configured.relation)
         ignored = self._ignored(facts) if facts else frozenset[int]()
         own = self.work.chunk_bytes is not None
         read = TableRead.of(self.name, described, ranges, self.sent, own_snapshots=own, mask=mask, ignored=ignored)
         sent = [column.name for column in read.shape.columns]
-        if facts and (fault := mode_fault(facts, sent, self.form) or option_fault(facts, sent, options, self.mode)):
+        form, options = self.form, self.options
+        if facts and (fault := mode_fault(facts, sent, form) or option_fault(facts, sent, options, form.mode)):
             raise fault
         return read
 
     @property
     def adopts(self) -> Adopted | None:
         """The table of another tool whose rows it takes, if it has none yet."""
-        adopted = self.work.pipeline.table(self.name).adopt
+        adopted = self.configured.adopt
         return adopted if adopted is not None and self.state() is None else None
 
     @property
@@ -139,18 +147,15 @@ class PlannedTable:
         return self.sent.row_filter if self.sent is not None else ""
 
     @property
-    def _begins_empty(self) -> bool:
-        return self.work.pipeline.table(self.name).begins_empty
-
-    @property
     def described(self) -> RelationFacts:
         """What the catalogue says of a table that exists."""
-        return with_options(self.seen.facts[self.name], self.work.pipeline.column_options(self.name))
+        assert self.seen.facts is not None
+        return with_options(self.seen.facts, self.options)
 
     def rows_where(self, read: TableRead, condition: sql.Composable) -> str:
         """The query for those of the table's rows that meet ``condition``."""
-        columns, relation = [column.name for column in read.columns], self.relation
-        is_whole = all(part.leaf == relation for part in self.seen.ranges[self.name])
+        columns, relation = [column.name for column in read.columns], self.configured.relation
+        is_whole = all(part.leaf == relation for part in self.seen.ranges)
         named = sql.SQL("ONLY {}" if is_whole else "{}").format(sql.Identifier(relation.nspname, relation.relname))
         return rows_query(self.described, columns, rows_from(named, condition, self.row_filter))
 
@@ -174,12 +179,8 @@ class PlannedTable:
         return opened.columns if opened is not None else table_columns(self.work.run.spark(), self.path)
 
     @property
-    def mode(self) -> Mode:
-        return self.work.pipeline.mode_of(self.name)
-
-    @property
     def form(self) -> Form:
-        return self.work.pipeline.form_of(self.name)
+        return self.configured.form
 
     def written(self, read: TableRead) -> TableShape:
         """The table as it is written."""
@@ -188,26 +189,17 @@ class PlannedTable:
 
     @property
     def annotations(self) -> TableAnnotations | None:
-        return fingerprint.annotations if (fingerprint := self.seen.fingerprints.get(self.name)) is not None else None
-
-    @property
-    def layout(self) -> TableLayout:
-        return self.work.pipeline.table(self.name).options.layout
+        return self.seen.fingerprint.annotations if self.seen.fingerprint is not None else None
 
     def goes_on_from(self, before: TableState) -> bool:
         """Whether the table's history is kept: its mode keeps one, and mode, types and masks are as in ``before``."""
-        same = (before.mode, before.generation.types, before.generation.mask) == (self.mode, self.types, self.mask)
-        return same and keeps_past(self.mode)
-
-    @property
-    def types(self) -> ChosenTypes:
-        return self.work.pipeline.table(self.name).options.types
+        mode, was = self.form.mode, before.generation
+        return keeps_past(mode) and (before.mode, was.types, was.mask) == (mode, self.options.types, self.mask)
 
     @property
     def mask(self) -> str:
         """The word of the table's masks, empty without any."""
-        facts = self.seen.facts.get(self.name)
-        return facts.mask if facts is not None else ""
+        return self.seen.facts.mask if self.seen.facts is not None else ""
 
     @property
     def path(self) -> Location:
@@ -220,7 +212,7 @@ class PlannedTable:
     def writer(self, read: TableRead) -> Engine:
         """What writes it: the driver's process reads it, too, and executors do where Spark writes a large table."""
         pipeline = self.work.pipeline
-        if self.layout != NO_LAYOUT:
+        if self.options.layout != NO_LAYOUT:
             return "spark"
         return snapshot_writer(pipeline.merge_engine, pipeline.spark, is_small=read.is_small)
 
@@ -247,7 +239,7 @@ class PlannedTable:
             return
         lake_columns, kept = self._held(before), before.differing.kept_numbers
         # with other chosen types or masks the lake's types differ whatever the source did
-        types = (before.generation.types, before.generation.mask) == (self.types, self.mask)
+        types = (before.generation.types, before.generation.mask) == (self.options.types, self.mask)
         by_number = self._is_of_same_table(before, read.shape.relid)
         where = f"at {self.exported.lsn}"
         refused = refused_columns(
@@ -258,17 +250,16 @@ class PlannedTable:
 
     def provenance(self, read: TableRead, before: TableState | None) -> Provenance:
         """The provenance of the commit that replaces the state ``before`` by what is ``read``."""
-        word = fingerprint.word if (fingerprint := self.seen.fingerprints.get(self.name)) is not None else ""
+        word = self.seen.fingerprint.word if self.seen.fingerprint is not None else ""
         missing = self.sent.missing_operations if self.sent is not None else ()
-        shows = self.work.pipeline.table(self.name).shows
         generation = Generation(
             self.exported.lsn,
             word,
             tuple(missing),
-            types=self.types,
+            types=self.options.types,
             mask=self.mask,
-            shows=shows,
-            is_empty=self._begins_empty,
+            shows=self.configured.shows,
+            is_empty=self.configured.begins_empty,
         )
         return Provenance(
             *self.work.checkpoint.identity.stream,

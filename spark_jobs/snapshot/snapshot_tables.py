@@ -102,7 +102,7 @@ def snapshot_tables(
     assert exported.snapshot_name is not None
     done: dict[QualifiedName, TableSnapshot] = {}
     seen = look(connection, work)
-    tables = [PlannedTable(work, exported, name, seen) for name in work.names]
+    tables = [PlannedTable(work, exported, name, seen[name]) for name in work.names]
     reads = {table.name: table.read() for table in tables}
     possible = {name: read for name, read in reads.items() if isinstance(read, TableRead)}
     with (
@@ -130,7 +130,7 @@ def _snapshot_table(
             raise read
         return write_snapshot(table, read, _ExportedRows(table, read, threads, connect))
     except CdcError as error:
-        facts = table.seen.facts.get(table.name)
+        facts = table.seen.facts
         return TableSnapshot(table.name, table.exported.lsn, facts.relid if facts else 0, error=error)
 
 
@@ -167,7 +167,7 @@ class _ExportedRows:
             target = WholeTable.of(table.path, table.written(self.read), provenance)
         if target is None or before is None or not table.goes_on_from(before):
             return target
-        stay = holds_changes(table.mode) and not target.has_other_columns
+        stay = holds_changes(table.form.mode) and not target.has_other_columns
         return replace(target, keeps="all" if stay else "some")
 
     def files(self, target: WholeTable) -> WrittenFiles | None:
@@ -196,7 +196,7 @@ class _ExportedRows:
             return None
         (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
         now = pa.Table.from_batches([rows_of_snapshot(batch, table.form, table.moment)])
-        all_rows = with_snapshot(table_rows, now, table.written(self.read), table.mode, table.moment)
+        all_rows = with_snapshot(table_rows, now, table.written(self.read), table.form.mode, table.moment)
         return replace(target.written(all_rows), misfits=read.found)
 
     def frame(self, spark: SparkSession) -> NotedFrame:
@@ -253,7 +253,7 @@ def _written_by_spark(
     path = table.path
     with (
         spark_errors(table.failed, name=table.name, path=path),
-        rewriting(spark, path, table.layout, read.shape.columns),
+        rewriting(spark, path, table.options.layout, read.shape.columns),
         overtaking(path, by_any=True, creates=before is None),
         committing_session(spark, path, provenance) as own,
     ):
@@ -267,7 +267,7 @@ def _written_by_spark(
             all_rows = snapshot_rows(rows_read, table.form, table.moment)
         old_table = None if before is None else table_at(own, path)
         frame = with_metadata(all_rows, read.shape.columns, table.form, table.annotations, old_table)
-        replace_table(frame, path, table.layout)
+        replace_table(frame, path, table.options.layout)
         version = committed_version(own, path, provenance)
         misfits = noted.misfits().at(table.exported.lsn)
         if misfits:  # Spark has only counted them when it had written the rows

@@ -182,7 +182,7 @@ def planned(work: SnapshotWork, names: Sequence[QualifiedName]) -> Iterable[tupl
         seen, transactions = look(connection, work), TransactionsSeen.of(connection)
         connection.execute("COMMIT")
     for name in names:
-        yield PlannedTable(work, _OWN_SNAPSHOTS, name, seen), transactions
+        yield PlannedTable(work, _OWN_SNAPSHOTS, name, seen[name]), transactions
 
 
 def _chunked(table: PlannedTable, read: TableRead, transactions: TransactionsSeen) -> ChunkedTable | None:
@@ -193,8 +193,7 @@ def _chunked(table: PlannedTable, read: TableRead, transactions: TransactionsSee
     fresh = _fresh(table, read, before)
     plan = None if known is None else _read_on(known, fresh, table)
     if plan is not None:
-        seen = replace(table.seen, ranges={**table.seen.ranges, table.name: plan.chunks})
-        table = replace(table, seen=seen, began=plan.began)
+        table = replace(table, seen=replace(table.seen, ranges=plan.chunks), began=plan.began)
         return ChunkedTable(table, _planned_read(table), plan, known)
     if (adopted := table.adopts) is not None:
         if any(column.mask is not None for column in read.columns):
@@ -216,7 +215,8 @@ def _chunked(table: PlannedTable, read: TableRead, transactions: TransactionsSee
 
 
 def _fresh(table: PlannedTable, read: TableRead, before: TableState | None) -> ReadPlan:
-    fingerprint = table.seen.fingerprints[table.name]
+    fingerprint = table.seen.fingerprint
+    assert fingerprint is not None  # or it could not be read
     return ReadPlan(
         table.name,
         _source(table),
@@ -227,7 +227,7 @@ def _fresh(table: PlannedTable, read: TableRead, before: TableState | None) -> R
         generation_of(before),
         table.work.checkpoint.ordinal + 1,
         (_columns(table, read, before),),
-        table.seen.ranges[table.name],
+        table.seen.ranges,
         datetime.now(UTC),
     )
 
@@ -249,16 +249,16 @@ def _planned_read(table: PlannedTable) -> TableRead:
 def same_as_planned(chunked: ChunkedTable, table: PlannedTable) -> bool:
     """Whether ``table``, as it is now, is still the one that the plan was made for."""
     read = table.read()
-    if isinstance(read, CdcError) or table.name not in table.seen.fingerprints:
+    if isinstance(read, CdcError) or table.seen.fingerprint is None:
         return False
     now = replace(
         chunked.plan,
         source=_source(table),
         relid=read.shape.relid,
-        word=table.seen.fingerprints[table.name].word,
+        word=table.seen.fingerprint.word,
         what=_what(table),
         revisions=(replace(chunked.plan.columns, source=_read_columns(read)),),
-        chunks=table.seen.ranges[table.name],
+        chunks=table.seen.ranges,
     )
     return chunked.plan.is_of_same(now)
 
@@ -277,7 +277,7 @@ def as_planned(chunked: ChunkedTable) -> Iterator[None]:
 
 def _columns(table: PlannedTable, read: TableRead, before: TableState | None) -> PlannedColumns:
     source = _read_columns(read)
-    if table.writer(read) == "deltalake" and not keeps_past(table.mode):
+    if table.writer(read) == "deltalake" and not keeps_past(table.form.mode):
         target = WholeTable.of(table.path, table.written(read), table.provenance(read, before))
         if target is not None:
             return PlannedColumns(source, "deltalake", target.physical, target.ids)
@@ -300,5 +300,12 @@ def _what(table: PlannedTable) -> str:
     """What determines the rows that are read, and how, but for the table itself and its columns."""
     policy = table.work.pipeline.on_unrepresentable
     adopts = (adopted,) if (adopted := table.adopts) is not None else ()
-    parts = (table.row_filter, table.mask, table.types.word, policy, *table.form.commit_columns, *adopts)
+    parts = (
+        table.row_filter,
+        table.mask,
+        table.options.types.word,
+        policy,
+        *table.form.commit_columns,
+        *adopts,
+    )
     return hashlib.sha256(repr(parts).encode()).hexdigest()

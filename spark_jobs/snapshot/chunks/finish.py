@@ -135,8 +135,8 @@ def _net_changes(chunked: ChunkedTable, done: ReadSoFar, last: WindowMarker) -> 
     """Those of the table that ``done`` does not show, up to window ``last``: each of as many windows as fit into
     memory, with the columns that the table has at its end."""
     pipeline, plan, first = chunked.work.pipeline, chunked.plan, done.first_window
-    shows = pipeline.table(chunked.name).shows
-    generation = Generation(Lsn(0), plan.word, (), "mirror", chunked.table.types, chunked.table.mask, shows=shows)
+    table, shows = chunked.table, chunked.table.configured.shows
+    generation = Generation(Lsn(0), plan.word, (), "mirror", table.options.types, table.mask, shows=shows)
     state = TableState(chunked.name, generation, first - 1, -1, plan.relid)
     log = ChangeLog(pipeline.lake.change_log)
     markers = [marker for marker in log.markers(first - 1) if marker.ordinal <= last.ordinal]
