@@ -137,24 +137,23 @@ def _at(path: FieldPath, written: object) -> object:
 
 def _field_at(path: FieldPath, model: type[BaseModel]) -> FieldInfo | None:
     """None if the path leads into a mapping or a list of a field's."""
-    field: FieldInfo | None = None
-    inner: type[BaseModel] | None = model
-    for part in path:
-        if isinstance(part, int):
-            field = None
-            continue
-        field = inner.model_fields.get(part) if inner is not None else None
-        inner = model_in(field.annotation) if field is not None else None
-    return field
+    *parents, last = path
+    inner = _model_at(tuple(parents), model)
+    return inner.model_fields.get(last) if inner is not None and isinstance(last, str) else None
 
 
 def _fields_at(path: FieldPath, model: type[BaseModel]) -> tuple[str, ...]:
     """The fields that the model at this path has."""
+    inner = _model_at(path, model)
+    return tuple(inner.model_fields) if inner is not None else ()
+
+
+def _model_at(path: FieldPath, model: type[BaseModel]) -> type[BaseModel] | None:
     inner: type[BaseModel] | None = model
     for part in path:
         if isinstance(part, str) and inner is not None:
             inner = model_in(inner.model_fields[part].annotation) if part in inner.model_fields else None
-    return tuple(inner.model_fields) if inner is not None else ()
+    return inner
 
 
 def model_in(annotation: object) -> type[BaseModel] | None:

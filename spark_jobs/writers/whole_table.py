@@ -22,7 +22,7 @@ from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import commit_errors, overtaken
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import table_filesystem
-from spark_jobs.delta.first_commit import create_table
+from spark_jobs.delta.own_commit import create_table
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.delta.written_tables import is_made, keep_written

@@ -8,7 +8,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.files import lake_filesystem
-from spark_jobs.delta.first_commit import create_table
+from spark_jobs.delta.own_commit import create_table
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.doctor.checks import Verdict
 from spark_jobs.doctor.lake_checks import lake_path_check

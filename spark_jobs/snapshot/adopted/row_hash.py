@@ -7,7 +7,8 @@ type does not hold gets no text of PostgreSQL's, so its row is equal to none. Of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -107,3 +108,36 @@ def _texts(values: pa.Array, to: LakeType) -> pa.Array:
 def _reinterpreted(values: pa.Array, to: pa.DataType) -> pa.Array:
     """The same bits."""
     return pa.Array.from_buffers(to, len(values), values.buffers(), offset=values.offset)
+
+
+@dataclass(frozen=True)
+class CopiedRows:
+    """Which rows another tool's table has: their hashes, ascending by the first of their two numbers. Rows that have
+    this one in common are left out. 16 bytes for each row."""
+
+    first: np.ndarray
+    second: np.ndarray
+
+    @classmethod
+    def of(cls, hashes: Iterable[np.ndarray]) -> CopiedRows:
+        """``hashes``: those of ``row_hashes``."""
+        pairs = np.concatenate([np.empty(0, HASH), *hashes])
+        first = pairs["first"]
+        order = np.argsort(first)
+        like_next = np.append(first[order[1:]] == first[order[:-1]], False)[: len(order)]
+        alone = order[~(like_next | np.roll(like_next, 1))]
+        return cls(first[alone], pairs["second"][alone])
+
+    def places(self, hashes: np.ndarray) -> np.ndarray:
+        """The number of the row that is equal to each, -1 if there is none."""
+        places = self.places_by_first(hashes["first"])
+        if not len(self.second):
+            return places
+        return np.where(self.second[places] == hashes["second"], places, -1)
+
+    def places_by_first(self, numbers: np.ndarray) -> np.ndarray:
+        """The number of the row whose hash has each of ``numbers`` as its first one, -1 if there is none."""
+        if not len(self.first):
+            return np.full(len(numbers), -1)
+        places = np.minimum(np.searchsorted(self.first, numbers), len(self.first) - 1)
+        return np.where(self.first[places] == numbers, places, -1)

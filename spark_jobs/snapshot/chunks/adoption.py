@@ -22,9 +22,8 @@ from psycopg import sql
 from spark_jobs.errors import LakeError
 from spark_jobs.postgres.bulk_read import BulkConnect, streamed
 from spark_jobs.progress import Step
-from spark_jobs.snapshot.adopted.copied_rows import CopiedRows
 from spark_jobs.snapshot.adopted.copied_table import CopiedTable
-from spark_jobs.snapshot.adopted.row_hash import COMPARED, compared_rows, row_hashes
+from spark_jobs.snapshot.adopted.row_hash import COMPARED, CopiedRows, compared_rows, row_hashes
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable
 from spark_jobs.snapshot.chunks.read_chunks import Pace
 from spark_jobs.snapshot.chunks.void_plan import VoidPlanError
