@@ -17,7 +17,7 @@ from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.snapshot.range_read import RangeQuery
-from spark_jobs.snapshot.values import SEND_FUNCTIONS, Form, SnapshotColumn, form_of
+from spark_jobs.snapshot.snapshot_column import SEND_FUNCTIONS, ReadForm, SnapshotColumn, read_form
 from spark_jobs.table_mask import TableMask
 
 # each range is read by one statement; with a quarter of this, a snapshot by executors took 1.3 times as long
@@ -192,10 +192,10 @@ _OUTPUT_OF_ANOTHER_TYPE = {1790}
 
 
 def _expression(column: ColumnFacts) -> sql.Composable:
-    name, form = sql.Identifier(column.attname), form_of(column.base_typid, column.lake_type, masked=column.masked)
-    if form is Form.NATIVE:
+    name, form = sql.Identifier(column.attname), read_form(column.base_typid, column.lake_type, masked=column.masked)
+    if form is ReadForm.NATIVE:
         return name
-    if form is Form.BINARY:
+    if form is ReadForm.BINARY:
         function = sql.Identifier(SEND_FUNCTIONS[column.base_typid])
         return sql.SQL("pg_catalog.{}({}) AS {}").format(function, name, name)
     return sql.SQL("{} AS {}").format(output_text(column), name)

@@ -264,16 +264,3 @@ def _refused(result: pq.abc.PGresult, control: Connection) -> SourceError:
     if "slots are in use" in reason:
         hint = provider_of(control).or_raise("drop a slot that nobody reads", "max_replication_slots")
     return PreconditionError(f"no snapshot can be exported: {reason}", hint=hint)
-
-
-__all__ = [
-    "BRIEF",
-    "IN_FULL",
-    "IN_ROUNDS",
-    "IN_TURNS",
-    "PATIENT",
-    "Exporter",
-    "Patience",
-    "exported_snapshot",
-    "given_or_own",
-]

@@ -27,7 +27,7 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import CtidRange, range_query, snapshot_column
 from spark_jobs.snapshot.range_read import RangeQuery, RangeReader, read_range
-from spark_jobs.snapshot.values import SnapshotColumn
+from spark_jobs.snapshot.snapshot_column import SnapshotColumn
 from spark_jobs.table_mask import TableMask
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 from spark_jobs.writers.merge_sql import named_columns

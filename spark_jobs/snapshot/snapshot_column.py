@@ -27,7 +27,7 @@ SEND_FUNCTIONS = {
 }
 
 
-class Form(Enum):
+class ReadForm(Enum):
     """NATIVE: as the driver reads the type; BINARY: as the type's send function writes it; TEXT: as its output function
     writes it. Each costs the server and the executors more than the one before.
     """
@@ -37,16 +37,16 @@ class Form(Enum):
     TEXT = "text"
 
 
-def form_of(base_typid: int, to: LakeType, *, masked: bool = False) -> Form:
+def read_form(base_typid: int, to: LakeType, *, masked: bool = False) -> ReadForm:
     """The form in which values of this type are read. Masked ones are read as text, because the text is hashed."""
     if masked:
-        return Form.TEXT
+        return ReadForm.TEXT
     if base_typid in _NATIVE:
-        return Form.NATIVE
+        return ReadForm.NATIVE
     # a numeric that becomes a string, or a decimal that the configuration chose, needs the output function's digits
     if base_typid in SEND_FUNCTIONS and not (to.kind is LakeKind.STRING or to.chosen):
-        return Form.BINARY
-    return Form.TEXT
+        return ReadForm.BINARY
+    return ReadForm.TEXT
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,17 @@ class SnapshotColumn:
     mask: TableMask | None = None
 
     @property
-    def form(self) -> Form:
-        return form_of(self.base_typid, self.lake_type, masked=self.mask is not None)
+    def form(self) -> ReadForm:
+        return read_form(self.base_typid, self.lake_type, masked=self.mask is not None)
 
     def values(self, read: pa.Array, *, table: str, on_unrepresentable: OnUnrepresentable) -> Fitted:
         """The values of ``read`` as ``lake_type.arrow``, with nulls and errors as ``cast_text`` has them."""
         if self.mask is not None:
             return Fitted(masked_text(read, self.mask))
         policy = self.on_unrepresentable or on_unrepresentable
-        if self.form is Form.NATIVE and self.lake_type.kind is not LakeKind.STRING:  # text may not be UTF-8
+        if self.form is ReadForm.NATIVE and self.lake_type.kind is not LakeKind.STRING:  # text may not be UTF-8
             return Fitted(read)
-        if self.form is Form.BINARY:
+        if self.form is ReadForm.BINARY:
             return cast_binary(
                 read,
                 wire_type(self.base_typid),
