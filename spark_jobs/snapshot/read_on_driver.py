@@ -1,15 +1,16 @@
-"""Reads one table in threads of the driver, straight into data files: without a JVM, and without Python workers.
+"""Reads tables in threads of the driver, straight into data files: without a JVM, and without Python workers.
 
 Server, decoder and Parquet writer are C++ that runs beside Python, so threads use all cores; each holds a few batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from threading import Event
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -20,6 +21,8 @@ from spark_jobs.snapshot.table_read import Rows
 from spark_jobs.storage import Location
 from spark_jobs.writers.whole_table import WrittenFiles
 
+Result = TypeVar("Result", covariant=True)
+
 
 class _Stopped(Exception):  # noqa: N818 - no error
     """Another task of the table has failed."""
@@ -27,8 +30,10 @@ class _Stopped(Exception):  # noqa: N818 - no error
 
 @dataclass(frozen=True)
 class RangeThreads:
-    """The threads that read the tasks of all tables of a snapshot. Once ``interrupted`` is set, all tasks stop."""
+    """The threads, ``count`` of them, that read the tasks of all tables of a snapshot. Once ``interrupted`` is set, all
+    tasks stop."""
 
+    count: int
     pool: Executor
     interrupted: Event
 
@@ -36,7 +41,7 @@ class RangeThreads:
 @contextmanager
 def range_threads(count: int) -> Iterator[RangeThreads]:
     """So many threads. An exception in the context, such as an interrupt by the user, ends what they do."""
-    threads = RangeThreads(ThreadPoolExecutor(count, thread_name_prefix="snapshot-range"), Event())
+    threads = RangeThreads(count, ThreadPoolExecutor(count, thread_name_prefix="snapshot-range"), Event())
     try:
         yield threads
     except BaseException:
@@ -46,35 +51,70 @@ def range_threads(count: int) -> Iterator[RangeThreads]:
         threads.pool.shutdown()
 
 
+class ReadTask(Protocol[Result]):
+    """Reads the task, or chunk, with this number. It may end early once ``stopped`` is set."""
+
+    def __call__(self, number: int, stopped: Event, /) -> Result: ...
+
+
+def read_tasks(
+    numbers: Iterable[int],
+    read: ReadTask[Result],
+    threads: RangeThreads,
+    is_read: Callable[[int, Result], None],
+    is_over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Read the tasks ``numbers``, in order, as many at once as there are ``threads``; ``is_read`` is called with each
+    that is read. Once ``is_over``, no further one is begun; one is always read.
+
+    A task whose connection is lost is read again, as long as the exported snapshot is there. If one fails, those that
+    are being read stop, and its error is raised.
+    """
+    stopped, waiting, read_again = Event(), iter(numbers), again_when_lost(read)
+    running: dict[Future[Result], int] = {}
+    try:
+        while True:
+            while len(running) < threads.count and not (running and is_over()):
+                if (number := next(waiting, None)) is None:
+                    break
+                running[threads.pool.submit(read_again, number, stopped)] = number
+            if not running:
+                return
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                is_read(running.pop(future), future.result())
+            if is_over():
+                waiting = iter(())
+    finally:  # also if this thread is interrupted
+        stopped.set()
+        for future in running:
+            future.cancel()
+        wait(running)
+
+
 def read_into_files(
     tasks: int, read_task: Callable[[int], Rows], path: Location, layout: Layout, threads: RangeThreads
 ) -> WrittenFiles:
-    """Read so many tasks, as many at once as there are ``threads``, into files in the folder ``path``.
-
-    A task whose connection is lost is read again, as long as the exported snapshot is there; what other tasks have read
-    is kept. If one fails, the others stop, all files are removed, and its error is raised: a SourceError, an
-    UnrepresentableError or a LakeError.
-    """
+    """Read so many tasks into files in the folder ``path``. If one fails, all files are removed, and its error is
+    raised: a SourceError, an UnrepresentableError or a LakeError."""
     create_local_folder(path)
-    stopped, filesystem = Event(), table_filesystem(path)
+    filesystem, written = table_filesystem(path), dict[int, DataFiles]()
 
-    @again_when_lost
-    def write(task: int) -> DataFiles:
+    def write(task: int, stopped: Event) -> None:
         files = DataFiles(filesystem, path, layout)
         # otherwise a session could be garbage before its statement is, which the driver complains about
         with closing(read_task(task)) as batches:
             files.write_all(until_stopped((stopped, threads.interrupted), batches))
-        return files
+        written[task] = files
 
-    running = [threads.pool.submit(write, task) for task in range(tasks)]
     try:
-        wait(running, return_when=FIRST_EXCEPTION)
-    finally:  # also if this thread is interrupted
-        if not all(_is_written(task) for task in running):
-            stopped.set()
-            _end(running)
-    written = [task.result() for task in sorted(running, key=_failed_first)]
-    return WrittenFiles(tuple(action for files in written for action in files.actions), sum(f.rows for f in written))
+        read_tasks(range(tasks), write, threads, lambda *_: None)
+    except BaseException:
+        for files in written.values():
+            files.remove()
+        raise
+    in_order = [written[task] for task in range(tasks)]
+    return WrittenFiles(tuple(action for files in in_order for action in files.actions), sum(f.rows for f in in_order))
 
 
 def until_stopped(stops: Sequence[Event], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,22 +123,3 @@ def until_stopped(stops: Sequence[Event], batches: Iterator[pa.RecordBatch]) -> 
         if any(stop.is_set() for stop in stops):
             raise _Stopped
         yield rows
-
-
-def _end(running: Sequence[Future[DataFiles]]) -> None:
-    """Wait until all tasks have stopped; remove the files of those that were done."""
-    for task in running:
-        task.cancel()
-    wait(running)
-    for task in running:
-        if _is_written(task):
-            task.result().remove()
-
-
-def _is_written(task: Future[DataFiles]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
-
-
-def _failed_first(task: Future[DataFiles]) -> bool:
-    """False, so first, for a task that has failed by itself, and was not stopped because another one had."""
-    return task.cancelled() or task.exception() is None or isinstance(task.exception(), _Stopped)

@@ -11,8 +11,8 @@ from spark_jobs.postgres.bulk_read import bulk_connections
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.snapshot.chunks.chunk_readers import Pace
 from spark_jobs.snapshot.chunks.chunked_table import chunked_tables, large_tables
-from spark_jobs.snapshot.chunks.read_chunks import Pace
 from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
 from spark_jobs.snapshot.chunks.snapshot_in_chunks import snapshot_in_chunks
 from spark_jobs.snapshot.exporter import Exporter, given_or_own

@@ -24,8 +24,8 @@ from spark_jobs.postgres.bulk_read import BulkConnect, streamed
 from spark_jobs.progress import Step
 from spark_jobs.snapshot.adopted.copied_table import CopiedTable
 from spark_jobs.snapshot.adopted.row_hash import COMPARED, CopiedRows, compared_rows, row_hashes
+from spark_jobs.snapshot.chunks.chunk_readers import Pace
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable
-from spark_jobs.snapshot.chunks.read_chunks import Pace
 from spark_jobs.snapshot.chunks.void_plan import VoidPlanError
 from spark_jobs.snapshot.export import rows_query
 from spark_jobs.snapshot.range_read import Batches, RangeQuery, marked, range_transaction

@@ -12,19 +12,19 @@ from spark_jobs.errors import CdcError, SnapshotGoesOnError
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.progress import Step
 from spark_jobs.snapshot.chunks.adoption import Adoption, void_if_changed
-from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, chunked_tables
-from spark_jobs.snapshot.chunks.finish import finished
-from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow
-from spark_jobs.snapshot.chunks.read_chunks import (
+from spark_jobs.snapshot.chunks.chunk_readers import (
     CHUNKS_ON_EXECUTORS,
     ChunkReader,
     Pace,
-    read_chunks,
     read_on_driver,
     read_on_executors,
 )
+from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, chunked_tables
+from spark_jobs.snapshot.chunks.finish import finished
+from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow
 from spark_jobs.snapshot.chunks.read_plan import ReadSoFar, RecordedFiles
 from spark_jobs.snapshot.chunks.void_plan import AlteredTableError, VoidPlanError
+from spark_jobs.snapshot.read_on_driver import range_threads, read_tasks
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.snapshot_work import require_same_server
 from spark_jobs.spark.session import isolated_session
@@ -143,8 +143,8 @@ def _read(chunked: ChunkedTable, numbers: Sequence[int], read: ChunkReader, pace
         run.progress(Step("read", detail, size, plan.size, "bytes", chunked.name))
 
     cores = local_cores(run.pipeline.spark) if runs_on_driver(run.pipeline.spark) else CHUNKS_ON_EXECUTORS
-    with as_planned(chunked):
-        read_chunks(numbers, read, pace, options.parallel or cores, is_read)
+    with as_planned(chunked), range_threads(options.parallel or cores) as threads:
+        read_tasks(numbers, read, threads, is_read, lambda: pace.is_over)
     if shown is not None:
         shown.commit()
         chunked.keep_shown(shown, left)

@@ -1,25 +1,23 @@
-"""Reads the chunks of one table that are not read yet, several at once, until all are read or the time is over.
+"""Reads a chunk of a table into staged files, and how fast: in this process, or by executors of a cluster.
 
-Executors of a cluster read each in a job of one task, which writes files of Spark's. Several jobs run at once, so a
-chunk is recorded as soon as it is read, as it is where this process reads.
+Executors read each in a job of one task, which writes files of Spark's. Several jobs run at once, so a chunk is
+recorded as soon as it is read, as it is where this process reads.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
-from spark_jobs.snapshot.read_on_driver import until_stopped
+from spark_jobs.snapshot.read_on_driver import ReadTask, until_stopped
 from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource, TaskReader
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.writers.whole_table import WrittenFiles
@@ -55,10 +53,7 @@ class Pace:
         stopped.wait(pause)
 
 
-class ChunkReader(Protocol):
-    """Reads the chunk with this number. It may end early once ``stopped`` is set."""
-
-    def __call__(self, number: int, stopped: Event, /) -> WrittenFiles: ...
+ChunkReader: TypeAlias = ReadTask[WrittenFiles]
 
 
 def read_on_driver(reader: TaskReader, staged: StagedFiles, pace: Pace) -> ChunkReader:
@@ -88,38 +83,6 @@ def read_on_executors(spark: SparkSession, chunked: ChunkedTable, pace: Pace) ->
         return replace(staged.written_to(folder), misfits=misfits)
 
     return read
-
-
-def read_chunks(
-    numbers: Sequence[int],
-    read: ChunkReader,
-    pace: Pace,
-    parallel: int,
-    is_read: Callable[[int, WrittenFiles], None],
-) -> None:
-    """Read the chunks ``numbers``, in order; ``is_read`` is called with each that is read.
-
-    A chunk whose connection is lost is read again. If one fails, those that are being read stop, and its error is
-    raised. What ``is_read`` was told of is kept.
-    """
-    stopped, waiting, read = Event(), iter(numbers), again_when_lost(read)
-    running: dict[Future[WrittenFiles], int] = {}
-    with ThreadPoolExecutor(parallel, thread_name_prefix="snapshot-chunk") as pool:
-        try:
-            while True:
-                while len(running) < parallel and not (running and pace.is_over):
-                    if (number := next(waiting, None)) is None:
-                        break
-                    running[pool.submit(read, number, stopped)] = number
-                if not running:
-                    return
-                ended, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in ended:
-                    is_read(running.pop(future), future.result())
-                if pace.is_over:
-                    waiting = iter(())
-        finally:  # also if this thread is interrupted
-            stopped.set()
 
 
 def _paced(batches: Iterator[pa.RecordBatch], pace: Pace, stopped: Event) -> Iterator[pa.RecordBatch]:
