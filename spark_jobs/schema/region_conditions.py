@@ -3,9 +3,11 @@ are replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from operator import and_, gt, lt, or_
+from operator import and_, eq, ge, gt, le, lt, or_
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,87 +29,87 @@ _OF_ARROW = {
     "timestamp_ntz": pa.timestamp("us"),
     "timestamp": pa.timestamp("us", "UTC"),
 }
-_Terms = Callable[[BoundColumn], str]
-_Literal = Callable[[str, int], str]
+_OPERATORS = {">": gt, ">=": ge, "<": lt, "<=": le, "=": eq}
+_Name = Callable[[BoundColumn], str]
+Condition = TypeVar("Condition")
 
 
-def in_postgres(regions: Sequence[Region], column: _Terms) -> str:
+@dataclass(frozen=True)
+class _Language(Generic[Condition]):
+    """How conditions are said. ``compare``: of a column, by an operator of SQL, with a value. ``first_or_next``: the
+    first one, or the second and the third."""
+
+    compare: Callable[[str, BoundColumn, str], Condition]
+    among: Callable[[BoundColumn, Sequence[str]], Condition]
+    always: Callable[[bool], Condition]
+    first_or_next: Callable[[Condition, Condition, Condition], Condition]
+    all_of: Callable[[Iterable[Condition]], Condition]
+    any_of: Callable[[Iterable[Condition]], Condition]
+
+
+def in_postgres(regions: Sequence[Region], column: _Name) -> str:
     """The condition for the rows of any of these regions, whose columns are never null. ``column`` returns the
     expression for a column."""
-    return _any_of(regions, column, _postgres_literal)
+    return _rows_of(regions, _sql(column, _postgres_literal))
 
 
-def in_spark(regions: Sequence[Region], column: _Terms) -> str:
+def in_spark(regions: Sequence[Region], column: _Name) -> str:
     """The condition for the same rows in Spark. It uses only literals, so that Delta can skip files by it."""
-    return _any_of(regions, column, _spark_literal)
+    return _rows_of(regions, _sql(column, _spark_literal))
 
 
-def in_arrow(regions: Sequence[Region], column: Callable[[BoundColumn], str]) -> pc.Expression:
+def in_arrow(regions: Sequence[Region], column: _Name) -> pc.Expression:
     """The condition for the same rows of an Arrow table. ``column`` returns the name of a column, which has the type
     that the lake has for it."""
-    return _any(_all(_bound_in_arrow(bound, column) for bound in region.bounds) for region in regions)
-
-
-def _any_of(regions: Sequence[Region], column: _Terms, literal: _Literal) -> str:
-    conditions = (" AND ".join(_bound(bound, column, literal) for bound in region.bounds) for region in regions)
-    return " OR ".join(f"({condition})" for condition in conditions)
-
-
-def _bound(bound: Bound, column: _Terms, literal: _Literal) -> str:
-    if bound.lower is None or bound.upper is None:
-        only = bound.columns[0]
-        return f"{column(only)} IN ({', '.join(literal(value, only.typid) for value in bound.listed)})"
-    ends = (
-        _beyond(bound, end, operator, column, literal) for end, operator in ((bound.lower, ">"), (bound.upper, "<"))
+    arrow = _Language[pc.Expression](
+        compare=lambda operator, of, value: _OPERATORS[operator](pc.field(column(of)), _arrow_value(value, of.typid)),
+        among=lambda of, values: pc.field(column(of)).isin(
+            pa.array([_arrow_value(value, of.typid) for value in values])
+        ),
+        always=pc.scalar,
+        first_or_next=lambda beyond, equal, rest: beyond | (equal & rest),
+        all_of=lambda conditions: reduce(and_, conditions, pc.scalar(True)),
+        any_of=lambda conditions: reduce(or_, conditions, pc.scalar(False)),
     )
-    return " AND ".join(ends)
+    return _rows_of(regions, arrow)
 
 
-def _beyond(bound: Bound, end: RangeEnd, operator: str, column: _Terms, literal: _Literal) -> str:
+def _sql(column: _Name, literal: Callable[[str, int], str]) -> _Language[str]:
+    return _Language(
+        compare=lambda operator, of, value: f"{column(of)} {operator} {literal(value, of.typid)}",
+        among=lambda of, values: f"{column(of)} IN ({', '.join(literal(value, of.typid) for value in values)})",
+        always=lambda is_so: "true" if is_so else "false",
+        first_or_next=lambda beyond, equal, rest: f"({beyond} OR ({equal} AND {rest}))",
+        all_of=lambda conditions: f"({' AND '.join(conditions)})",
+        any_of=" OR ".join,
+    )
+
+
+def _rows_of(regions: Sequence[Region], language: _Language[Condition]) -> Condition:
+    return language.any_of(
+        language.all_of(each for bound in region.bounds for each in _within(bound, language)) for region in regions
+    )
+
+
+def _within(bound: Bound, language: _Language[Condition]) -> Iterator[Condition]:
+    if bound.lower is None or bound.upper is None:
+        yield language.among(bound.columns[0], bound.listed)
+    else:
+        yield _beyond(bound, bound.lower, ">", language)
+        yield _beyond(bound, bound.upper, "<", language)
+
+
+def _beyond(bound: Bound, end: RangeEnd, operator: str, language: _Language[Condition]) -> Condition:
     """The condition that a row is beyond an end of the range, compared column by column. A row that equals the end in
     all its values is beyond a lower end, unless MAXVALUE follows, and beyond an upper end only if MAXVALUE follows."""
-    condition = "true" if _is_equal_beyond(end, lower=operator == ">") else "false"
-    for place in reversed(range(len(end.values))):
-        name, value = column(bound.columns[place]), literal(end.values[place], bound.columns[place].typid)
-        if condition in ("true", "false"):
-            condition = f"{name} {operator}{'=' if condition == 'true' else ''} {value}"
-        else:
-            condition = f"({name} {operator} {value} OR ({name} = {value} AND {condition}))"
+    is_equal_beyond = (end.beyond == "max") != (operator == ">")
+    compared = [*zip(bound.columns, end.values, strict=False)]
+    if not compared:
+        return language.always(is_equal_beyond)
+    condition = language.compare(operator + "=" * is_equal_beyond, *compared.pop())
+    for each in reversed(compared):
+        condition = language.first_or_next(language.compare(operator, *each), language.compare("=", *each), condition)
     return condition
-
-
-def _bound_in_arrow(bound: Bound, column: Callable[[BoundColumn], str]) -> pc.Expression:
-    if bound.lower is None or bound.upper is None:
-        only = bound.columns[0]
-        return pc.field(column(only)).isin(pa.array([_arrow_value(value, only.typid) for value in bound.listed]))
-    return _beyond_in_arrow(bound, bound.lower, gt, column) & _beyond_in_arrow(bound, bound.upper, lt, column)
-
-
-def _beyond_in_arrow(
-    bound: Bound,
-    end: RangeEnd,
-    is_beyond: Callable[[pc.Expression, pa.Scalar], pc.Expression],
-    column: Callable[[BoundColumn], str],
-) -> pc.Expression:
-    """See ``_beyond``."""
-    condition = pc.scalar(_is_equal_beyond(end, lower=is_beyond is gt))
-    for each, value in reversed([*zip(bound.columns, end.values, strict=False)]):
-        field, limit = pc.field(column(each)), _arrow_value(value, each.typid)
-        condition = is_beyond(field, limit) | ((field == limit) & condition)
-    return condition
-
-
-def _is_equal_beyond(end: RangeEnd, *, lower: bool) -> bool:
-    """Whether a row that equals the end in all its values is beyond it."""
-    return (end.beyond == "max") != lower
-
-
-def _all(conditions: Iterable[pc.Expression]) -> pc.Expression:
-    return reduce(and_, conditions, pc.scalar(True))
-
-
-def _any(conditions: Iterable[pc.Expression]) -> pc.Expression:
-    return reduce(or_, conditions, pc.scalar(False))
 
 
 def _arrow_value(value: str, typid: int) -> pa.Scalar:

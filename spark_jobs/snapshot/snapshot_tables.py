@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TABLES_AT_ONCE = 2
-_NONE = Lsn(0)
+_NO_LSN = Lsn(0)
 # the exported snapshot ended with its process, and no other one shows the same rows
 _STARTED_OVER = "%s: an earlier snapshot was cut off; %d files of it are removed"
 
@@ -72,7 +72,7 @@ class TableSnapshot:
     """
 
     name: QualifiedName
-    lsn: Lsn = _NONE
+    lsn: Lsn = _NO_LSN
     relid: int = 0
     rows: int = 0
     state: TableState | None = None
