@@ -91,7 +91,7 @@ class RegionPlan:
         of_regions = replace(sent, row_filter=" AND ".join([*filters, f"({within})"]))
         ranges = [each for leaf in self._leaves(now) for each in ctid_ranges(connection, leaf)]
         ignored = self.differing.ignored_numbers
-        read = TableRead.of(self.name, described, ranges, of_regions, truncates_follow=False, ignored=ignored)
+        read = TableRead.of(self.name, described, ranges, of_regions, applied="nothing", ignored=ignored)
         self._require_plain_keys(read.shape)
         return RegionsRead(
             self.regions,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import Literal, TypeAlias
 
 from psycopg import sql
 
@@ -38,6 +39,11 @@ SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(re
   FROM pg_catalog.pg_class c WHERE c.oid = relid
 ) AS known(part)
 """
+
+
+# what is applied to the rows after they were read: the changes since the one snapshot in which all were, or since that
+# of each range; or nothing
+Applied: TypeAlias = Literal["changes", "changes_of_each", "nothing"]
 
 
 @dataclass(frozen=True)
@@ -135,25 +141,23 @@ def range_query(
     columns: Sequence[str],
     row_filter: str = "",
     *,
-    truncates_follow: bool = True,
-    own_snapshot: bool = False,
+    applied: Applied = "changes",
 ) -> RangeQuery:
     """The SELECT of one range, with each column in the form that its ``SnapshotColumn`` reads, and the check to run
     afterwards. ``row_filter``: a condition as PostgreSQL prints it; only rows that meet it are read.
 
     The check fails when the snapshot may no longer have shown all rows. After an ALTER TABLE that rewrites the table,
     or REPACK (CONCURRENTLY), an old snapshot sees no rows; after a TRUNCATE too, but that is also sent through the
-    slot. VACUUM FULL, CLUSTER and REPACK move rows, which matters when a table has several ranges. With
-    ``truncates_follow`` False, when no changes are applied afterwards, the check fails after a TRUNCATE too. With
-    ``own_snapshot``, when each range is read in a snapshot of its own, it fails after every change of the table's
-    columns since it was divided, too: a column may have got another one's name.
+    slot. VACUUM FULL, CLUSTER and REPACK move rows, which matters when a table has several ranges. Where nothing is
+    ``applied`` afterwards, the check fails after a TRUNCATE too. Where each range is read in a snapshot of its own, it
+    fails after every change of the table's columns since it was divided, too: a column may have got another one's name.
     https://www.postgresql.org/docs/current/mvcc-caveats.html
     """
     statement = rows_query(facts, columns, ctid_range.rows(row_filter))
     same = _unchanged(ctid_range.file)
-    if own_snapshot:
+    if applied == "changes_of_each":
         same = sql.SQL("{} AND {}").format(same, _unchanged(ctid_range.form))
-    elif truncates_follow and ctid_range.first == 0 and ctid_range.last is None:
+    elif applied == "changes" and ctid_range.first == 0 and ctid_range.last is None:
         same = sql.SQL("{} OR {}").format(same, _unchanged(ctid_range.form))
     check = sql.SQL("SELECT 1 / ({})::int").format(same)
     label = f"{ctid_range.relid}/{ctid_range.first}"

@@ -32,6 +32,7 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import (
     RANGE_BYTES,
     RANGES_FOR_EXECUTORS,
+    Applied,
     CtidRange,
     ExportedSnapshot,
     ctid_ranges,
@@ -127,8 +128,8 @@ class PlannedTable:
         facts = self.seen.facts
         described, mask = self.described if facts else None, self.work.watched.masks.get(self.configured.relation)
         ignored = self._ignored(facts) if facts else frozenset[int]()
-        own = self.work.chunk_bytes is not None
-        read = TableRead.of(self.name, described, ranges, self.sent, own_snapshots=own, mask=mask, ignored=ignored)
+        applied: Applied = "changes" if self.work.chunk_bytes is None else "changes_of_each"
+        read = TableRead.of(self.name, described, ranges, self.sent, applied=applied, mask=mask, ignored=ignored)
         sent = [column.name for column in read.shape.columns]
         form, options = self.form, self.options
         if facts and (fault := mode_fault(facts, sent, form) or option_fault(facts, sent, options, form.mode)):

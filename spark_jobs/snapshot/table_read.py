@@ -25,7 +25,7 @@ from spark_jobs.schema.misfits import MOST_RECORDS, NO_MISFITS, Misfits
 from spark_jobs.schema.net_columns import MISFIT_LSN, arrow_schema, ddl, misfit, misfit_fields, value, value_fields
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.snapshot.export import CtidRange, range_query, snapshot_column
+from spark_jobs.snapshot.export import Applied, CtidRange, range_query, snapshot_column
 from spark_jobs.snapshot.range_read import RangeQuery, RangeReader, read_range
 from spark_jobs.snapshot.snapshot_column import SnapshotColumn
 from spark_jobs.table_mask import TableMask
@@ -105,14 +105,13 @@ class TableRead:
         ranges: Sequence[CtidRange],
         sent: PublishedTable | None,
         *,
-        truncates_follow: bool = True,
-        own_snapshots: bool = False,
+        applied: Applied = "changes",
         mask: TableMask | None = None,
         ignored: Collection[int] = (),
     ) -> TableRead:
-        """``sent``: what the publications send of the table; None: all rows and its own columns. ``truncates_follow``:
-        see ``range_query``. ``own_snapshots``: each range is a task, which reads it in a snapshot of its own. ``mask``:
-        hashes the masked columns of ``facts``. ``ignored``: the numbers of columns to leave out.
+        """``sent``: what the publications send of the table; None: all rows and its own columns. ``applied``: see
+        ``range_query``; a range with a snapshot of its own is a task of its own. ``mask``: hashes the masked columns of
+        ``facts``. ``ignored``: the numbers of columns to leave out.
 
         Raises PreconditionError when ``facts`` is None (the table does not exist) or the table has no usable key,
         ConfigurationError when there is no column of a masked column's name, and RefusedChangeError for ignored columns
@@ -138,11 +137,8 @@ class TableRead:
         )
         names = [column.name for column in columns]
         row_filter = sent.row_filter if sent is not None else ""
-        queries = [
-            range_query(facts, part, names, row_filter, truncates_follow=truncates_follow, own_snapshot=own_snapshots)
-            for part in ranges
-        ]
-        step = 1 if own_snapshots else min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
+        queries = [range_query(facts, part, names, row_filter, applied=applied) for part in ranges]
+        step = 1 if applied == "changes_of_each" else min(_RANGES_PER_TASK, max(1, len(queries) // _TASKS))
         tasks = tuple(tuple(queries[at : at + step]) for at in range(0, len(queries), step))
         return cls(shape, columns, tasks, sum(part.stored_bytes for part in ranges), differing)
 

@@ -166,7 +166,7 @@ def _reads(
             ranges = _ranges(work, connection, facts) if facts else ()
             ignored = work.differing.get(name, SAME_COLUMNS).ignored_numbers
             sent, mask = published.get(relation), masks.get(relation)
-            return TableRead.of(name, facts, ranges, sent, truncates_follow=False, mask=mask, ignored=ignored)
+            return TableRead.of(name, facts, ranges, sent, applied="nothing", mask=mask, ignored=ignored)
         except CdcError as error:
             return error
 
