@@ -190,9 +190,9 @@ def snapshot_column(column: ColumnFacts, mask: TableMask | None = None) -> Snaps
     return SnapshotColumn(column.attname, column.base_typid, column.lake_type, column.on_unrepresentable, own)
 
 
-# refcursor: its output function is textout, which SQL calls for text alone; concat() calls it whatever it is declared
-# for. CREATE TYPE refuses an output function that is declared for another type
-_OUTPUT_OF_ANOTHER_TYPE = {1790}
+# SQL calls textout for text alone, which is refcursor's, too, and enum_out for no domain over an enum; concat() calls
+# them whatever they are declared for. CREATE TYPE refuses an output function that is declared for another type
+_REFUSED_BY_SQL = {"pg_catalog.textout", "pg_catalog.enum_out"}
 
 
 def _expression(column: ColumnFacts) -> sql.Composable:
@@ -208,7 +208,7 @@ def _expression(column: ColumnFacts) -> sql.Composable:
 def output_text(column: ColumnFacts) -> sql.Composable:
     """The column's value as PostgreSQL prints it."""
     name = sql.Identifier(column.attname)
-    if column.base_typid in _OUTPUT_OF_ANOTHER_TYPE:
+    if column.typoutput in _REFUSED_BY_SQL:
         return sql.SQL("CASE WHEN {0} IS DISTINCT FROM NULL THEN pg_catalog.concat({0}) END").format(name)
     # the output function, like pgoutput (OidOutputFunctionCall); a cast to text would differ for char(n) and others
     return sql.SQL("pg_catalog.textin({}({}))").format(sql.SQL(column.typoutput), name)

@@ -86,6 +86,12 @@ VALUES = [
     ("public.positive", "7"),
     ("public.more_positive", "8"),
     ("public.words", "ARRAY['x', 'y']"),
+    ("public.mild", "'ok'"),
+    ("public.mild", "NULL"),
+    ("public.mild[]", "ARRAY['ok']::public.mild[]"),
+    ("public.couple", "ROW(NULL, 'b')"),
+    ("public.span", "'[1,3)'"),
+    ("public.spans", "'{[1,3)}'"),
     ("text", "NULL"),
     ("text", "''"),
 ]
@@ -95,6 +101,11 @@ TYPES = [
     "CREATE DOMAIN public.positive AS numeric(5,2)",
     "CREATE DOMAIN public.more_positive AS public.positive CHECK (VALUE > 0)",
     "CREATE DOMAIN public.words AS text[]",
+    'CREATE DOMAIN public.milder AS public."Mood"',
+    "CREATE DOMAIN public.mild AS public.milder",
+    "CREATE DOMAIN public.couple AS public.pair",
+    "CREATE DOMAIN public.span AS int4range",
+    "CREATE DOMAIN public.spans AS int4multirange",
 ]
 
 
