@@ -10,7 +10,7 @@ from threading import Lock
 
 from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import LandedChanges
-from spark_jobs.apply.net_change.net_of_range import is_small, landed_range, net_of_range
+from spark_jobs.apply.net_change.net_of_range import landed_range, net_of_range
 from spark_jobs.apply.net_of_regions import net_of_regions
 from spark_jobs.apply.read_ahead import log_read_ahead
 from spark_jobs.apply.regions_read import RegionsRead
@@ -31,7 +31,6 @@ from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.writers.annotated_table import annotate_table
 from spark_jobs.writers.arrow_writer import commit_without_rows_here
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.opened_table import OpenedTable, opened_table
 from spark_jobs.writers.spark_writer import newest_version
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows
 from spark_jobs.writers.table_writer import WrittenTable, write_net
@@ -49,7 +48,7 @@ def apply_tables(work: Sequence[TableRange]) -> tuple[TableApplied, ...]:
     one_large = Lock()
 
     def apply_in_turn(each: TableRange) -> TableApplied:
-        is_large = is_small(each) and each.bytes * _TABLES_AT_ONCE > each.pipeline.writes.on_driver_bytes
+        is_large = each.is_small and each.bytes * _TABLES_AT_ONCE > each.pipeline.writes.on_driver_bytes
         with one_large if is_large else nullcontext():
             return apply_table(each)
 
@@ -127,29 +126,27 @@ def _apply_range(work: TableRange) -> TableApplied:
             )
         if work.regions is not None:
             _annotate(work)
-            return _apply_regions(work, work.regions, result)
+            return _apply_regions(work.opening(work.state.version), work.regions, result)
         if not work.concerns_table():  # no read, no scan, and no commit but of what the source says about the table
             return _columns_followed(work, result) if _annotate(work) else result
-        opened = opened_table(work.path, work.state.version) if is_small(work) else None
-        by_spark = opened is None or work.pipeline.merge_engine == "spark"
-        with log_read_ahead(work) if by_spark else nullcontext():
-            landed = landed_range(work, opened)
+        work = work.opening(work.state.version)
+        with log_read_ahead(work):
+            landed = landed_range(work)
             if landed is None:
                 return _columns_followed(work, result) if _annotate(work) else result
             result = replace(result, columns=landed.words)
             if landed.columns:
                 _require_accepted(work, landed)
-                work = follow_columns(work, landed, opened)
+                work = follow_columns(work, landed)
             # before the rows: once they are committed, nobody would do it after a crash
             is_annotated = _annotate(work, anew=bool(landed.columns))
             if landed.columns or is_annotated:
-                opened = None if by_spark else opened_table(work.path, newest_version(work.path))
-                by_spark = opened is None
+                work = work.opening(newest_version(work.path))
                 result = _columns_followed(work, result)
-            with net_of_range(work, landed, for_spark=by_spark) as net:
+            with net_of_range(work, landed) as net:
                 landed = landed.without_rows()
                 provenance = replace(work.provenance(net.changes, landed.words), differing=landed.differing)
-                return _commit(work, provenance, net, result, opened)
+                return _commit(work, provenance, net, result)
     except PASSING:
         raise
     except CdcError as error:
@@ -158,10 +155,9 @@ def _apply_range(work: TableRange) -> TableApplied:
 
 def _apply_regions(work: TableRange, regions: RegionsRead, before: TableApplied) -> TableApplied:
     """Raises SchemaChangeError where only a new snapshot helps: then nothing has been written."""
-    opened = opened_table(work.path, work.state.version) if is_small(work) else None
-    with net_of_regions(work, regions, opened) as (net, partitions):
+    with net_of_regions(work, regions) as (net, partitions):
         provenance = replace(work.provenance(net.changes), partitions=partitions)
-        return _commit(work, provenance, net, replace(before, partitions=partitions), opened)
+        return _commit(work, provenance, net, replace(before, partitions=partitions))
 
 
 def _annotate(work: TableRange, *, anew: bool = False) -> bool:
@@ -191,16 +187,10 @@ def _columns_followed(work: TableRange, before: TableApplied) -> TableApplied:
     return replace(before, outcome="applied", delta_version=version, state=state)
 
 
-def _commit(
-    work: TableRange,
-    provenance: Provenance,
-    net: NetSource,
-    before: TableApplied,
-    opened: OpenedTable | None,
-) -> TableApplied:
+def _commit(work: TableRange, provenance: Provenance, net: NetSource, before: TableApplied) -> TableApplied:
     """Commit the net change. If it is empty, only columns that differ from the source otherwise than before are
     recorded. Raises OvertakenError."""
-    counted = replace(before, changes=net.changes)
+    counted, opened = replace(before, changes=net.changes), work.opened
     if net.is_empty:
         if provenance.partitions is None and provenance.differing == work.state.differing:
             return counted

@@ -18,15 +18,15 @@ from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.table_commit import Provenance
 
 
-def follow_columns(work: TableRange, landed: LandedChanges, opened: OpenedTable | None) -> TableRange:
-    """Make the table's columns those of ``landed.shape``. Returns the range to write next; a rewrite is in its state.
+def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
+    """Make the table's columns those of ``landed.shape``. Returns the range to write next; a rewrite is in its state,
+    and the table must be opened again.
 
     A process killed at any step can start again: the remaining steps are found by comparison. Where existing rows get
-    a value, they are rewritten in a numbered commit, like every change of rows. ``opened``: the table, if this process
-    may write it; it must not be used any more. Raises OvertakenError, and
+    a value, they are rewritten in a numbered commit, like every change of rows. Raises OvertakenError, and
     SchemaChangeError where somebody has altered the table so that Delta refuses: clustered it by a column, for example.
     """
-    if opened is not None and (done := _followed_here(work, landed, opened)) is not None:
+    if work.opened is not None and (done := _followed_here(work, landed, work.opened)) is not None:
         return done
     spark = work.run.spark()
     failed = f"{work.name}: the columns of {work.path} were not altered"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -56,31 +56,25 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def net_of_regions(
-    work: TableRange, regions: RegionsRead, opened: OpenedTable | None
-) -> Iterator[tuple[NetSource, PartitionsRead]]:
-    """What is to be written, and what was read for it. Staged files live as long as the context. ``opened``: the table,
-    if it is already open.
+def net_of_regions(work: TableRange, regions: RegionsRead) -> Iterator[tuple[NetSource, PartitionsRead]]:
+    """What is to be written, and what was read for it. Staged files live as long as the context.
 
     Raises OvertakenError, SchemaChangeError where only a new snapshot helps, and what reading and decoding raise.
     """
-    landed = landed_range(work, opened) if work.concerns_table() else None
-    _require_same_columns(work, regions.shape, landed, opened)
-    by_spark = opened is None or work.pipeline.merge_engine == "spark"
-    with nullcontext() if landed is None else net_of_range(work, landed, for_spark=by_spark) as net:
+    landed = landed_range(work) if work.concerns_table() else None
+    _require_same_columns(work, regions.shape, landed)
+    with nullcontext() if landed is None else net_of_range(work, landed) as net:
         if net is not None and net.truncated:
             raise SchemaChangeError.because(work.name, "it was truncated, and partitions of it came or went")
         whole = _Whole.of(work, regions, net)
-        small = None if opened is None else whole.on_driver(opened)
-        with whole.framed(small, for_spark=by_spark) if small is not None else whole.on_executors() as described:
-            yield whole.source(described), PartitionsRead(regions.reason, described.read, str(regions.lsn))
+        small = None if work.opened is None else whole.on_driver(work.opened)
+        with whole.on_executors() if small is None else whole.held(*small) as (source, read):
+            yield source, PartitionsRead(regions.reason, read, str(regions.lsn))
 
 
-def _require_same_columns(
-    work: TableRange, shape: TableShape, landed: LandedChanges | None, opened: OpenedTable | None
-) -> None:
+def _require_same_columns(work: TableRange, shape: TableShape, landed: LandedChanges | None) -> None:
     """Raises SchemaChangeError unless lake, change log and source have the same columns."""
-    lake_columns = {column.name: (column.sql, column.attnum) for column in columns_of_lake(work, opened)}
+    lake_columns = {column.name: (column.sql, column.attnum) for column in columns_of_lake(work)}
     now = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
     same = lake_columns.keys() == now.keys() and all(
         lake_columns[name] in (now[name], (now[name][0], None)) for name in now
@@ -93,19 +87,6 @@ def _require_same_columns(
 
 def _described(shape: TableShape) -> list[tuple[str, int, str, bool]]:
     return [(column.name, column.attnum, column.lake_type.sql, column.key) for column in shape.columns]
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """All that is written: ``rows`` of it, as ``frame`` returns them; ``in_memory`` if they are few. ``read``: how many
-    rows the regions have in the source; ``misfits``: of these."""
-
-    frame: Frame
-    rows: int
-    key_range: KeyRange | None
-    read: int
-    misfits: Misfits
-    in_memory: pa.Table | None = None
 
 
 @dataclass(frozen=True)
@@ -122,21 +103,11 @@ class _Whole:
         written = regions.shape.with_commit_columns(work.state.generation.commit_columns)
         return cls(work, regions, NetColumns(written) if net is None else net.columns, net)
 
-    def source(self, rows: _Rows) -> NetSource:
-        of_range = NO_MISFITS if self.net is None else self.net.misfits
-        return NetSource(
-            self.columns,
-            False,
-            False,
-            rows.key_range,
-            rows.frame,
-            rows.rows,
-            NO_CHANGES if self.net is None else self.net.changes,
-            broadcast=rows.in_memory is not None and is_broadcast(rows.in_memory),
-            in_memory=rows.in_memory,
-            misfits=Misfits.all_of((rows.misfits, of_range)),
-            among=self._among,
-        )
+    def _source(self, read: Frame, rows: int, key_range: KeyRange | None, misfits: Misfits) -> NetSource:
+        """All that is written. ``misfits``: of the rows read again."""
+        of_range, changes = (NO_MISFITS, NO_CHANGES) if self.net is None else (self.net.misfits, self.net.changes)
+        both = Misfits.all_of((misfits.at(self.regions.lsn), of_range))
+        return NetSource(self.columns, False, False, key_range, read, rows, changes, misfits=both, among=self._among)
 
     @property
     def _among(self) -> str:
@@ -190,11 +161,11 @@ class _Whole:
         return pa.concat_tables(parts), rows.num_rows, misfits
 
     @contextmanager
-    def framed(self, small: tuple[pa.Table, int, Misfits], *, for_spark: bool) -> Iterator[_Rows]:
-        rows, read, misfits = small
-        with frame_of(rows, self.columns, self.work, for_spark=for_spark) as frame:
-            key_range = key_range_of(rows, self.columns.shape)
-            yield _Rows(frame, rows.num_rows, key_range, read, misfits.at(self.regions.lsn), rows)
+    def held(self, rows: pa.Table, read: int, misfits: Misfits) -> Iterator[tuple[NetSource, int]]:
+        """What is written, and how many rows the regions have in the source; of rows as ``on_driver`` returns them."""
+        with frame_of(rows, self.columns, self.work) as (frame, stage):
+            source = self._source(frame, rows.num_rows, key_range_of(rows, self.columns.shape), misfits)
+            yield replace(source, broadcast=is_broadcast(rows), in_memory=rows, stage=stage), read
 
     def _changes(self, rows: pa.Table, operation: int) -> pa.Table:
         """``rows`` of values as changes of this operation; columns that they lack are null, and nothing is kept."""
@@ -205,15 +176,15 @@ class _Whole:
         return pa.table([known.get(name, pa.nulls(rows.num_rows)) for name in schema.names], schema.names).cast(schema)
 
     @contextmanager
-    def on_executors(self) -> Iterator[_Rows]:
-        """The rows that are read are staged; the others are looked up each time."""
+    def on_executors(self) -> Iterator[tuple[NetSource, int]]:
+        """The same; the rows that are read are staged, and the others looked up each time."""
         work, schema = self.work, ddl(value_fields(self.regions.shape))
         with isolated_session(work.run.spark(), {}) as own, staging_folder(work.pipeline.lake, work.state) as staged:
             folder = staged / "regions"
             with spark_errors(f"{work.name}: partitions could not be read", name=work.name, path=work.path):
                 noted = self.regions.values(own)
                 noted.rows.write.option("compression", "snappy").parquet(folder)
-                misfits = noted.misfits().at(self.regions.lsn)
+                misfits = noted.misfits()
                 self.regions.require_unaltered()
 
                 def frame(session: SparkSession) -> DataFrame:
@@ -221,7 +192,7 @@ class _Whole:
 
                 read = own.read.schema(schema).parquet(folder).count()
                 row = frame(own).selectExpr("count(*) AS rows", *key_ends(self.columns.shape)).collect()[0]
-            yield _Rows(frame, row["rows"], key_range_in(row), read, misfits)
+            yield self._source(frame, row["rows"], key_range_in(row), misfits), read
 
     def _frame(self, session: SparkSession, rows: DataFrame) -> DataFrame:
         """The table's rows are those of the version at which its state was read: an OPTIMIZE since then shows the same

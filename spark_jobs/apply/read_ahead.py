@@ -16,10 +16,10 @@ from spark_jobs.writers.delta_table import table_at
 
 @contextmanager
 def log_read_ahead(work: TableRange) -> Iterator[None]:
-    """For a change that Spark writes. Nothing depends on it: a failure is ignored, as the write will meet it again.
-    Nothing is read for few changes, and where executors compute the net change."""
+    """Nothing depends on it: a failure is ignored, as the write will meet it again. Nothing is read if this process may
+    write the change, for few changes, and where executors compute the net change."""
     limits = work.pipeline.writes
-    if not limits.read_ahead_bytes <= work.bytes <= limits.on_driver_bytes:
+    if not work.is_for_spark or not limits.read_ahead_bytes <= work.bytes <= limits.on_driver_bytes:
         yield
         return
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as ahead:

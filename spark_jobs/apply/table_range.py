@@ -19,6 +19,7 @@ from spark_jobs.run import Run
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.storage import Location
 from spark_jobs.tables.catalogue_changes import another_table, column_changes_of, is_annotated, is_of_another
+from spark_jobs.writers.opened_table import OpenedTable, opened_table
 from spark_jobs.writers.table_commit import Provenance
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class TableRange:
     """``markers``: landed windows in order, without a gap, at least one. ``state``: the table's state before them.
     ``before``: where the last window is only applied in part, transactions that committed at or after this LSN are left
     out. ``regions``: the rows that are read again at the end of the last window. ``columns``: the numbers of the
-    columns that the table is to have after a rebuild; None: as the policy says."""
+    columns that the table is to have after a rebuild; None: as the policy says. ``opened``: the Delta table, if this
+    process computes the net change, and can open it."""
 
     run: Run
     state: TableState
@@ -38,6 +40,7 @@ class TableRange:
     before: Lsn | None = None
     regions: RegionsRead | None = None
     columns: frozenset[int] | None = None
+    opened: OpenedTable | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -144,6 +147,21 @@ class TableRange:
             markers = tuple(marker for marker in landed if marker.ordinal <= self.last.ordinal)
         ahead = tuple(marker for marker in markers if marker.ordinal > state.ordinal)
         return replace(self, state=state, markers=ahead) if ahead else None
+
+    def opening(self, version: int) -> TableRange:
+        """With the Delta table open at ``version``, its newest a moment ago, or a newer one."""
+        return replace(self, opened=opened_table(self.path, version) if self.is_small else None)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the net change is computed on the driver: it has few bytes, or few rows for its bytes. A value of 200
+        MB would be whole in a Python worker and several times in a JVM, too, where the default heap is too small."""
+        return self.pipeline.writes.are_for_driver(self.changes.rows, self.bytes)
+
+    @property
+    def is_for_spark(self) -> bool:
+        """Whether it is certain, before the net change is known, that Spark writes it."""
+        return self.opened is None or self.pipeline.merge_engine == "spark"
 
     @property
     def bytes(self) -> int:

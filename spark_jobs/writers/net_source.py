@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 Frame: TypeAlias = "Callable[[SparkSession], DataFrame]"
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True)
 class NetSource:
     """A net change ready to be written: ``read`` returns it in a given session, as ``rows`` rows of ``columns``.
@@ -32,7 +36,8 @@ class NetSource:
     the table ended that are not among these rows. ``broadcast``: small enough for a broadcast join, so that the table's
     rows are not shuffled. ``in_memory``: the rows, if the driver has them. ``misfits``: of the rows, which hold other
     values in their place. ``among``: a condition in SQL for the rows ``t`` of the table that it may touch, where these
-    mostly lie together; empty if there is none.
+    mostly lie together; empty if there is none. ``stage`` writes what ``read`` reads; it may be called before a session
+    is asked for, as a JVM starts meanwhile.
     """
 
     columns: NetColumns
@@ -48,6 +53,7 @@ class NetSource:
     in_memory: pa.Table | None = None
     misfits: Misfits = NO_MISFITS
     among: str = ""
+    stage: Callable[[], object] = _nothing
 
     @property
     def is_empty(self) -> bool:

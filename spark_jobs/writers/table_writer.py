@@ -84,6 +84,7 @@ def _write(table: WrittenTable, net: NetSource, provenance: Provenance, *, compa
                 return written
     way = write_way(net, facts, "spark", limits, compacts=compacts)
     with spark_errors(table.failed, name=table.name, path=table.path):
+        net.stage()
         layout = table.pipeline.table(table.name).options.layout
         written = _written(SparkWriter(table.spark(), table.path, layout), net, way, provenance)
     assert written is not None, "Spark writes everything"

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from spark_jobs.apply.net_change import net_of_range
+from spark_jobs.apply.table_range import TableRange
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.write_limits import WriteLimits
@@ -139,7 +139,7 @@ def test_random_changes_of_partitions(
     seed: int,
     on_driver: bool,
 ) -> None:
-    monkeypatch.setattr(net_of_range, "is_small", lambda *_: on_driver)
+    monkeypatch.setattr(TableRange, "is_small", on_driver)
     chance = random.Random(seed)  # noqa: S311 - nothing is kept secret by it
     tables = [_Cut("ranges", "RANGE", chance), _Cut("lists", "LIST", chance)]
     names = tuple(QualifiedName("public", table.name) for table in tables)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -37,12 +37,8 @@ _BROADCAST_IN_ONE_JVM_BYTES = 96 << 20
 
 
 @contextmanager
-def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -> Iterator[NetSource]:
-    """The net change of a small range. Raises as ``net_change`` does.
-
-    Spark reads few rows from memory, and more from Parquet files in the lake, which live as long as the context. Unless
-    the net change is ``for_spark`` for certain, they are only written when Spark is needed.
-    """
+def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
+    """The net change of a small range. Raises as ``net_change`` does. Staged files live as long as the context."""
     _release(landed.rows)
     net = net_change(
         landed.rows,
@@ -56,20 +52,20 @@ def net_on_driver(work: TableRange, landed: LandedChanges, *, for_spark: bool) -
     key_range = None if holds_changes(work.state.mode) else key_range_of(net.rows, landed.shape)
     del landed  # with the rows, of which there may be many
     _release(net.rows)
-    with frame_of(net.rows, net.columns, work, for_spark=for_spark) as read:
-        rows, broadcast = net.rows.num_rows, is_broadcast(net.rows)
+    with frame_of(net.rows, net.columns, work) as (read, stage):
         yield NetSource(
             net.columns,
             net.truncated,
             net.insert_only,
             key_range,
             read,
-            rows,
+            net.rows.num_rows,
             net.changes,
             ended=net.ended,
-            broadcast=broadcast,
+            broadcast=is_broadcast(net.rows),
             in_memory=net.rows,
             misfits=net.misfits,
+            stage=stage,
         )
 
 
@@ -87,12 +83,13 @@ def is_broadcast(rows: pa.Table) -> bool:
 
 
 @contextmanager
-def frame_of(rows: pa.Table, columns: NetColumns, work: TableRange, *, for_spark: bool) -> Iterator[Frame]:
-    """The rows of a net change for Spark, which lie in the lake if they are many: see ``net_on_driver``."""
+def frame_of(rows: pa.Table, columns: NetColumns, work: TableRange) -> Iterator[tuple[Frame, Callable[[], object]]]:
+    """``NetSource.read`` and ``stage`` of a net change: Spark reads few rows from memory, and more from Parquet files
+    in the lake, which live as long as the context."""
     schema, lake = ddl(columns.fields), work.pipeline.lake
     if rows.num_rows < _STAGED_FROM_ROWS and rows.nbytes < _STAGED_FROM_BYTES:
         sweep_staging(lake, work.state)
-        yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1)
+        yield lambda spark: spark.createDataFrame(rows, schema=schema).coalesce(1), lambda: None
         return
     with staging_folder(lake, work.state) as folder:
 
@@ -102,15 +99,13 @@ def frame_of(rows: pa.Table, columns: NetColumns, work: TableRange, *, for_spark
                 _stage(rows, folder)
             return folder
 
-        if for_spark:
-            staged()
         is_broadcast = runs_on_driver(work.pipeline.spark) and rows.nbytes <= _BROADCAST_IN_ONE_JVM_BYTES
 
         def read(spark: SparkSession) -> DataFrame:
             frame = spark.read.schema(schema).parquet(staged())
             return frame.hint("broadcast") if is_broadcast else frame
 
-        yield read
+        yield read, staged
 
 
 def _stage(rows: pa.Table, folder: Location) -> None:

@@ -5,12 +5,14 @@ The driver sees only the table's description, its TRUNCATEs, and a few sums. See
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_jobs.apply.landed_changes import LandedChanges, described_changes
+import pyarrow as pa
+
+from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.net_change.appended import appended_truncates
 from spark_jobs.apply.net_change.in_tasks import (
     fields_of_changes,
@@ -29,7 +31,6 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.delta.table import delta_identifier
-from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import (
     COPIES,
     FRESH,
@@ -54,12 +55,9 @@ _ROW_CHANGES = (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE)
 _DESCRIBING = (RowKind.RELATION, RowKind.FACTS, RowKind.TRUNCATE)
 
 
-def described_on_executors(
-    spark: SparkSession, work: TableRange, lake_columns: Sequence[DeltaColumn]
-) -> LandedChanges | None:
-    """What the driver needs to know about the range; None when the range changes nothing. Raises as ``landed_changes``
-    does."""
-    return described_changes(_logged(spark, work, _DESCRIBING).toArrow(), work, lake_columns)
+def describing_rows(spark: SparkSession, work: TableRange) -> pa.Table:
+    """The change log's rows by which the driver knows the range: all but the changes of rows."""
+    return _logged(spark, work, _DESCRIBING).toArrow()
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from deltalake.transaction import AddAction
 
 from spark_jobs.apply.landed_changes import landed_changes
 from spark_jobs.apply.net_change.net_change import NetChange, net_change
-from spark_jobs.apply.net_change.net_of_range import is_small
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture_through
 from spark_jobs.change_log.log import ChangeLog
@@ -181,13 +180,13 @@ def _parts(whole: TableRange) -> Iterator[TableRange]:
     waiting: list[WindowMarker] = []
     for marker in whole.markers:
         part = replace(whole, markers=(*waiting, marker))
-        if is_small(part):
+        if part.is_small:
             waiting.append(marker)
             continue
         if waiting:
             yield replace(whole, markers=tuple(waiting))
         waiting = [marker]
-        if not is_small(replace(whole, markers=(marker,))):
+        if not replace(whole, markers=(marker,)).is_small:
             raise VoidPlanError(f"window {marker.ordinal} holds too many changes of it for this process's memory")
     if waiting:
         yield replace(whole, markers=tuple(waiting))
