@@ -148,8 +148,8 @@ class TableRange:
         ahead = tuple(marker for marker in markers if marker.ordinal > state.ordinal)
         return replace(self, state=state, markers=ahead) if ahead else None
 
-    def opening(self, version: int) -> TableRange:
-        """With the Delta table open at ``version``, its newest a moment ago, or a newer one."""
+    def opening(self, version: int | None = None) -> TableRange:
+        """With the Delta table open at its newest version. ``version``: the one that was the newest a moment ago."""
         return replace(self, opened=opened_table(self.path, version) if self.is_small else None)
 
     @property

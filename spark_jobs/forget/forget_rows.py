@@ -36,11 +36,11 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.table_mask import why_masked_otherwise
-from spark_jobs.writers.arrow_writer import commit_without_rows_here
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.opened_table import opened_table
 from spark_jobs.writers.plain_table import has_known_columns, plain_table, without_rows
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows
+from spark_jobs.writers.table_writer import WrittenTable, record
 from spark_jobs.writers.write_choice import compaction_writer
 
 # when rows were removed the last time: no version from before can be read
@@ -135,11 +135,8 @@ def _erased_by_arrow(
     _, rows = without_rows(table, values.column_names, chosen)
     listed = ListedTable.required(table.path).with_properties({ERASED: _now()})
     opened = opened_table(table.path, listed.version)
-    if opened is not None and commit_without_rows_here(opened, provenance):
-        version = listed.version + 1
-    else:
-        with spark_errors(f"{name} was not forgotten", name=name, path=table.path):
-            version = commit_without_rows(run.spark(), table.path, provenance)
+    written = WrittenTable(run.pipeline, name, run.spark, f"{name} was not forgotten", opened)
+    version = record(written, provenance)
     write_checkpoint(table.path)
     return _Erased(rows, listed, version)
 

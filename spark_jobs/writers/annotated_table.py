@@ -17,7 +17,6 @@ from spark_jobs.writers.delta_table import table_at
 from spark_jobs.writers.field_metadata import ATTNUM, COMMENT, COMMENTED, annotated, description
 from spark_jobs.writers.merge_sql import quoted, sql_text
 from spark_jobs.writers.opened_table import FEATURES, opened_table
-from spark_jobs.writers.spark_writer import newest_version
 from spark_jobs.writers.table_metadata import commit_metadata, said_by_source
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def annotate_table(path: Location, annotations: TableAnnotations, spark: SparkPr
     ``spark`` is called only if Spark has to do it. Raises OvertakenError if somebody commits in between, LakeError, and
     Spark's own exceptions.
     """
-    opened = opened_table(path, newest_version(path))
+    opened = opened_table(path)
     if opened is None or not opened.features <= FEATURES:
         return _by_spark(spark(), path, annotations)
     change = said_by_source(opened, annotations)

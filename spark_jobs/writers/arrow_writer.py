@@ -24,7 +24,7 @@ from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.lost_copies import row_change
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.opened_table import FEATURES, OpenedTable
+from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.rewritten_rows import RowPiece
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
 from spark_jobs.writers.touched_files import TouchedFiles, all_files, touched_files
@@ -116,14 +116,3 @@ class ArrowWriter:
 def _remove(written: Iterable[DataFiles]) -> None:
     for files in written:
         files.remove()
-
-
-def commit_without_rows_here(opened: OpenedTable, provenance: Provenance) -> bool:
-    """A commit that only records its provenance. False if Spark has to make it. Raises OvertakenError and LakeError."""
-    commit = numbered_commit(opened.opened, provenance)
-    if commit is None or not opened.features <= FEATURES:
-        return False
-    with commit_errors(opened.path, is_made=partial(is_made, opened.opened, commit)):
-        commit_files(opened.table, [], "append", opened.schema, commit)
-        keep_written(opened.opened, commit)
-    return True

@@ -137,9 +137,9 @@ def table_to_read(path: Location, version: int | None = None) -> DeltaTable | No
         return None
 
 
-def opened_table(path: Location, version: int) -> OpenedTable | None:
-    """The table at ``path``, at ``version``, which its state was just read from, or a newer one. None if ``deltalake``
-    cannot open it, or may give a column another type than Spark does.
+def opened_table(path: Location, version: int | None = None) -> OpenedTable | None:
+    """The newest version of the table at ``path``; or ``version``, which its state was just read from, or a newer one.
+    None if ``deltalake`` cannot open it, or may give a column another type than Spark does.
 
     Also None if it is missing or cannot be read: then Spark reports what is wrong.
     """

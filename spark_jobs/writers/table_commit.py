@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from deltalake import CommitProperties
+import pyarrow as pa
+from deltalake import CommitProperties, Schema
+from deltalake.transaction import AddAction
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
+from spark_jobs.delta.append import FilesMode, commit_files
 from spark_jobs.delta.checkpoints import Checkpoints
 from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, LogFolder, Transaction
-from spark_jobs.delta.commit_errors import overtaken
+from spark_jobs.delta.commit_errors import commit_errors, overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint, note_version, remove_checksum_of_another
-from spark_jobs.delta.written_tables import TableToWrite, commit_properties
+from spark_jobs.delta.written_tables import TableToWrite, commit_properties, is_made, keep_written
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import (
@@ -188,6 +192,24 @@ def numbered_commit(opened: TableToWrite, provenance: Provenance) -> CommitPrope
         raise overtaken(opened.path)
     transaction = Transaction(provenance.txn_app_id, provenance.commits)
     return commit_properties(transaction, commit_id=provenance.id, retries=0, userMetadata=provenance.user_metadata())
+
+
+def commit_numbered(
+    opened: TableToWrite,
+    provenance: Provenance,
+    files: Sequence[AddAction],
+    mode: FilesMode,
+    schema: pa.Schema | Schema,
+) -> int | None:
+    """Make that commit, of data files that are written already. Returns the Delta version; None where
+    ``numbered_commit`` does. Raises as that, and LakeError."""
+    commit = numbered_commit(opened, provenance)
+    if commit is None:
+        return None
+    with commit_errors(opened.path, is_made=partial(is_made, opened, commit)):
+        commit_files(opened.table, files, mode, schema, commit)
+        keep_written(opened, commit)
+    return opened.log.version + 1
 
 
 @contextmanager

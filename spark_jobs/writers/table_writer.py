@@ -14,10 +14,10 @@ from spark_jobs.storage import Location
 from spark_jobs.writers.arrow_writer import ArrowWriter
 from spark_jobs.writers.kept_values import with_kept_values
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.opened_table import OpenedTable, facts_of, facts_of_unopened
+from spark_jobs.writers.opened_table import FEATURES, OpenedTable, facts_of, facts_of_unopened
 from spark_jobs.writers.plain_table import compact_smallest
 from spark_jobs.writers.spark_writer import SparkWriter
-from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.table_commit import Provenance, commit_numbered, commit_without_rows
 from spark_jobs.writers.write_choice import TableFacts, WriteWay, write_way
 
 
@@ -67,6 +67,17 @@ def write_net(table: WrittenTable, net: NetSource, provenance: Provenance, *, co
     """Commit a net change that is not empty. ``compacts``: a compaction of the table is due. Raises CdcError."""
     with provenance.recording(table.pipeline.lake, table.name, net.misfits) as recorded:
         return _write(table, net, recorded, compacts=compacts)
+
+
+def record(table: WrittenTable, provenance: Provenance) -> int:
+    """Make a commit that only records its provenance. Returns the Delta version. Raises CdcError."""
+    opened = table.opened
+    if opened is not None and opened.features <= FEATURES:
+        version = commit_numbered(opened.opened, provenance, (), "append", opened.schema)
+        if version is not None:
+            return version
+    with spark_errors(table.failed, name=table.name, path=table.path):
+        return commit_without_rows(table.spark(), table.path, provenance)
 
 
 def _write(table: WrittenTable, net: NetSource, provenance: Provenance, *, compacts: bool) -> Written:

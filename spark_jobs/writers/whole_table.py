@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 from typing import Literal
 from uuid import uuid4
@@ -17,15 +16,14 @@ import pyarrow as pa
 from deltalake import Schema
 from deltalake.transaction import AddAction
 
-from spark_jobs.delta.append import FilesMode, commit_files
+from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.commit import Transaction
-from spark_jobs.delta.commit_errors import commit_errors, overtaken
+from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.own_commit import create_table
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
-from spark_jobs.delta.written_tables import is_made, keep_written
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind
@@ -39,7 +37,7 @@ from spark_jobs.writers.field_metadata import ATTNUM, COMMENTED, annotated_field
 from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.held_rows import held_rows_within, readable_table
 from spark_jobs.writers.opened_table import FEATURES, MAX_ID, OpenedTable, file_bytes, known_fields, opened_table
-from spark_jobs.writers.table_commit import Provenance, numbered_commit
+from spark_jobs.writers.table_commit import Provenance, commit_numbered
 from spark_jobs.writers.table_features import COLUMN_MAPPING, features_of_columns, of_new_tables
 from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata, said_by_source
 
@@ -204,14 +202,11 @@ class WholeTable:
         if change := self._needed(opened):
             commit_metadata(opened, change)
             opened = self._opened_again()
-        commit = numbered_commit(opened.opened, provenance)
-        if commit is None:
+        mode: FilesMode = "append" if self.keeps == "all" else "overwrite"
+        version = commit_numbered(opened.opened, provenance, files, mode, self._schema(opened))
+        if version is None:
             raise overtaken(self.path)
-        with commit_errors(self.path, is_made=partial(is_made, opened.opened, commit)):
-            mode: FilesMode = "append" if self.keeps == "all" else "overwrite"
-            commit_files(opened.table, files, mode, self._schema(opened), commit)
-            keep_written(opened.opened, commit)
-        return opened.opened.log.version + 1
+        return version
 
     def _opened_again(self) -> OpenedTable:
         with table_errors(f"{self.path} cannot be read"):

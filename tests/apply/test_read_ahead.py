@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from spark_jobs.apply.read_ahead import log_read_ahead
+from spark_jobs.apply.apply_tables import log_read_ahead
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source

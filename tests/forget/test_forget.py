@@ -188,7 +188,7 @@ def test_killed_anywhere_it_is_run_again(database: Database, tmp_path: Path, mon
     for module, step in (
         (upkeep, "delete_files"),  # of the log
         (forget_rows, "without_rows"),
-        (forget_rows, "commit_without_rows_here"),
+        (forget_rows, "record"),
         (forget_rows, "write_checkpoint"),
         (forget_rows, "show_in_latest_cut"),
         (listed_table, "delete_files"),
