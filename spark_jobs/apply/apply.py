@@ -8,7 +8,6 @@ from functools import partial
 
 from spark_jobs.apply.apply_messages import apply_messages
 from spark_jobs.apply.apply_tables import apply_tables
-from spark_jobs.apply.load import is_little
 from spark_jobs.apply.plan import Plan, plan_apply
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
@@ -74,7 +73,7 @@ def apply(
             if plan.goes_on and not plan.shows_all_tables:  # the cut at the end needs the others too
                 plan = planned(messages=has_messages_table(run.pipeline), ended=ended)
             if uncaptured is not None:
-                run.expect(partial(is_little, plan, uncaptured))
+                run.expect(partial(plan.is_little, run.pipeline.writes, uncaptured))
             now, cut = _apply(run, plan)
             done |= {name: applied.after(done.get(name)) for name, applied in now.items()}
     tables = tuple(done[name] for name in report_names if name != MESSAGES_NAME)

@@ -21,6 +21,8 @@ from spark_jobs.run import Run
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger, concerns
 from spark_jobs.tables.matching_tables import resolved
+from spark_jobs.write_limits import WriteLimits
+from spark_jobs.writers.opened_table import file_bytes, opened_table
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,21 @@ class Plan:
     def shows_all_tables(self) -> bool:
         """Whether all followed tables take part: only then a cut is written."""
         return set(self.tables) >= set(self.followed)
+
+    def is_little(self, limits: WriteLimits, uncaptured: int) -> bool:
+        """Whether little is to be done, with ``uncaptured`` bytes of WAL: then a JVM need not become fast. False if a
+        table has no snapshot, or only Spark can open it.
+
+        It is a guess: a table that turns out to need a new snapshot is read all the same, only more slowly.
+        """
+        if self.ledger.errors:
+            return False
+        changes = sum(relation.bytes for marker in self.ahead for relation in marker.relations)
+        if changes + uncaptured > limits.little_bytes:
+            return False
+        opened = [opened_table(work.path, work.state.version) for work in self.work]
+        sizes = [file_bytes(table.files) for table in opened if table is not None]
+        return len(sizes) == len(opened) and sum(sizes) <= limits.little_tables
 
 
 def plan_apply(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.apply import load
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline, Table, WindowLimits
@@ -20,6 +19,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.spark.provider import LazySession
 from spark_jobs.sync import sync
+from spark_jobs.write_limits import WriteLimits
 from tests.cli.command import configured
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 # each costs a fifth of a second or more
 HEAVY = ("pandas", "pyspark", "py4j", "dagster")
+_LITTLE = WriteLimits(little_bytes=8 << 20)
 PROGRAM = """
 import json, sys
 from cdc_assets.cli import run
@@ -60,11 +61,8 @@ def test_a_cold_command_loads_only_what_it_needs(spark: SparkSession, database: 
     assert loaded("status").isdisjoint(HEAVY)
 
 
-def test_spark_is_told_whether_little_is_ahead(
-    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_is_told_whether_little_is_ahead(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     """A few changes of a small table are; a lot that the source has not sent yet is not, nor is a snapshot."""
-    monkeypatch.setattr(load, "_LITTLE_CHANGES", 8 << 20)
     database.execute("CREATE TABLE t (id int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1), (2), (3), (4)")
     told: list[bool] = []
 
@@ -72,10 +70,10 @@ def test_spark_is_told_whether_little_is_ahead(
         told.append(has_little)
         return spark
 
-    def synced(*tables: str, windows: WindowLimits | None = None) -> list[bool]:
+    def synced(*tables: str, windows: WindowLimits | None = None, limits: WriteLimits = _LITTLE) -> list[bool]:
         """What the session was told that a sync started, if it started one."""
         told.clear()
-        pipeline = _pipeline(database, tmp_path / "lake", *tables)
+        pipeline = replace(_pipeline(database, tmp_path / "lake", *tables), writes=limits)
         assert sync(replace(pipeline, windows=windows or pipeline.windows), LazySession(start)).errors == ()
         return list(told)
 
@@ -91,16 +89,15 @@ def test_spark_is_told_whether_little_is_ahead(
     assert synced("public.t", windows=WindowLimits(max_bytes=1 << 20, max_per_run=1)) == [False]
 
     database.execute("UPDATE t SET n = 3 WHERE id < 4")
-    pipeline = _pipeline(database, tmp_path / "lake", "public.t")
+    pipeline = replace(_pipeline(database, tmp_path / "lake", "public.t"), writes=_LITTLE)
     capture(pipeline)
     database.execute(message)
     told.clear()
     apply(Run(pipeline, LazySession(start)), uncaptured=0)
     assert told == [True]
 
-    monkeypatch.setattr(load, "_SMALL_TABLES", 0)
     database.execute("UPDATE t SET n = 4 WHERE id < 4")
-    assert synced("public.t") == [False]
+    assert synced("public.t", limits=replace(_LITTLE, little_tables=0)) == [False]
 
 
 def _pipeline(database: Database, lake: Path, *tables: str) -> Pipeline:
