@@ -10,7 +10,7 @@ from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.lake.cuts import TableCut, latest_cut, write_cut
 from spark_jobs.lake.generation import Generation
-from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.lake.table_state import TableState, entry_in_cut, table_state
 from spark_jobs.qualified_name import QualifiedName
 
 
@@ -39,15 +39,7 @@ def show_in_latest_cut(
             return table
         if state.has_lost(table.commits, table.last_commit):
             return table
-        return replace(
-            table,
-            generation=str(state.generation),
-            version=state.version,
-            commits=state.commits,
-            last_commit=state.last_commit,
-            differing=state.differing,
-            unrepresentable=state.unrepresentable,
-        )
+        return entry_in_cut(state, table.relid)
 
     tables = tuple(map(shown, latest.tables))
     if tables != latest.tables:

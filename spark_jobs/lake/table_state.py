@@ -286,6 +286,14 @@ def state_in_cut(cut: Cut, known: TableCut, version: int) -> TableState:
     )
 
 
+def entry_in_cut(state: TableState, relid: int) -> TableCut:
+    """The entry of a table that is at ``state`` in a cut."""
+    differing = state.differing, state.unrepresentable
+    return TableCut(
+        state.name, relid, str(state.generation), state.version, state.commits, state.last_commit, *differing
+    )
+
+
 def _lost(name: QualifiedName, version: int, commits: int) -> TableState:
     return TableState(name, NO_GENERATION, -1, version, None, commits)
 

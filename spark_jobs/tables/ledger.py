@@ -25,7 +25,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.lake.messages_state import MESSAGES_NAME, messages_state
-from spark_jobs.lake.table_state import TableState, note_lost_commit, state_in_cut, table_state
+from spark_jobs.lake.table_state import TableState, entry_in_cut, note_lost_commit, state_in_cut, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.catalogue_changes import is_annotated, tells_of
 from spark_jobs.tables.understood_windows import unknown_messages
@@ -189,7 +189,4 @@ def concerns(marker: WindowMarker, state: TableState) -> bool:
 def cut_at(last: WindowMarker, state: TableState) -> TableCut | None:
     """The table's entry in a cut at the end of window ``last``; None when its newest version does not show that LSN."""
     beyond = state.ordinal > last.ordinal or state.snapshot_lsn > last.window.hi
-    if beyond or state.relid is None:
-        return None
-    generation, differing = str(state.generation), (state.differing, state.unrepresentable)
-    return TableCut(state.name, state.relid, generation, state.version, state.commits, state.last_commit, *differing)
+    return None if beyond or state.relid is None else entry_in_cut(state, state.relid)
