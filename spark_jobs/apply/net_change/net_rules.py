@@ -10,12 +10,10 @@ import pyarrow as pa
 
 from spark_jobs.apply.net_change.actions import Actions
 from spark_jobs.apply.net_change.appended import appended_changes
-from spark_jobs.apply.net_change.history import history_rows
 from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.apply.net_change.multiset import net_copies
+from spark_jobs.apply.net_change.past import Timeline, history_rows, soft_delete_rows
 from spark_jobs.apply.net_change.rows import NetRows, net_rows
-from spark_jobs.apply.net_change.soft_delete import soft_delete_rows
-from spark_jobs.apply.net_change.timeline import Timeline
 from spark_jobs.apply.net_change.truncates import Truncation, changes_after, without_truncates
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.values import OnUnrepresentable
