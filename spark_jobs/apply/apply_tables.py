@@ -22,7 +22,6 @@ from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import PASSING, again_when_overtaken
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.configured_otherwise import needs_new_generation
 from spark_jobs.tables.refused_changes import accepted_windows, refused_columns, refused_snapshot
@@ -213,10 +212,6 @@ def _commit(work: TableRange, provenance: Provenance, net: NetSource, before: Ta
             return counted
         record(replace(table, failed=f"{work.name}: its columns were not recorded"), provenance)
         return _columns_followed(work, counted)
-    if work.state.generation.missing_operations:
-        # an inserted key may already be in the table: its delete was not published
-        is_appended = holds_changes(net.columns.mode) or not net.columns.shape.has_key
-        net = replace(net, insert_only=net.insert_only and is_appended, lenient=True)
     every = work.pipeline.writes.compact_every
     written = write_net(table, net, provenance, compacts=work.state.version % every == every - 1)
     # if the table may have been compacted, too, its own log says what the newest version is

@@ -78,14 +78,17 @@ class NetSource:
 
 def key_ends(shape: TableShape) -> list[str]:
     """The aggregates in SQL by which ``key_range_in`` knows the range of a net change of keys."""
-    place = ranged_key(shape)
-    ends = ("NULL", "NULL") if place is None else (f"min({value(place)})", f"max({value(place)})")
-    return [f"{end} AS {name}" for end, name in zip(ends, ("low", "high"), strict=True)]
+    place, touching = ranged_key(shape), "true" if shape.has_key else f"{COPIES.name} < 0"
+    if place is None:
+        return ["NULL AS low", "NULL AS high", "0 AS unranged"]
+    ends = (f"{end}({value(place)}) FILTER (WHERE {touching}) AS" for end in ("min", "max"))
+    low, high = (f"{end} {name}" for end, name in zip(ends, ("low", "high"), strict=True))
+    return [low, high, f"count_if({touching} AND {value(place)} IS NULL) AS unranged"]
 
 
 def key_range_in(row: Row) -> KeyRange | None:
     """``row``: has the ``key_ends``."""
-    return None if row["low"] is None else KeyRange(row["low"], row["high"])
+    return None if row["low"] is None or row["unranged"] else KeyRange(row["low"], row["high"])
 
 
 def key_range_of(rows: pa.Table, shape: TableShape) -> KeyRange | None:

@@ -37,8 +37,8 @@ class NetChange:
 
     ``rows`` of ``columns``, one per key; a delete has only the values of the key's columns. For a table without a key,
     one for each row that is added or removed. ``truncated``: the table is emptied before the rows are written.
-    ``insert_only``: every row is an upsert of a key that did not exist before the range; for a table without a key, no
-    row is removed. ``changes``: all changes seen, including those that a TRUNCATE voided. ``ended``: see ``NetRules``.
+    ``insert_only``: every row is an upsert of a key that the table lacks; for a table without a key, no row is removed.
+    ``changes``: all changes seen, including those that a TRUNCATE voided. ``ended``: see ``NetRules``.
     ``misfits``: of these rows.
     """
 
@@ -73,7 +73,7 @@ def net_change(
     if rules.nets_by_key:
         net = rules.rows_by_key(rules.actions(changes), changes)
         columns, table = net.columns, net.rows
-        insert_only = rules.ended is None and bool(net.fresh.all())
+        insert_only = rules.only_inserts(are_fresh=bool(net.fresh.all()))
     else:
         columns, table = NetColumns(rules.written, mode=mode), rules.rows_of_changes(changes)
         if holds_changes(mode):

@@ -59,6 +59,11 @@ class NetRules:
         ends = self.truncates and self.nets_by_key and keeps_past(self.mode)
         return self.truncates[0].moment if ends else None
 
+    def only_inserts(self, *, are_fresh: bool) -> bool:
+        """Whether every row is an upsert of a key that the table lacks. ``are_fresh``: of keys that had no row before
+        the range, by its changes."""
+        return are_fresh and self.ended is None and not self.lenient
+
     def counting(self, rows: pa.Table) -> pa.Table:
         """Those of the I, U and D rows that count: in mode ``mirror`` a TRUNCATE voids all before it."""
         if self.truncated:

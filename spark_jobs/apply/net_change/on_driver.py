@@ -40,12 +40,13 @@ _BROADCAST_IN_ONE_JVM_BYTES = 96 << 20
 def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
     """The net change of a small range. Raises as ``net_change`` does. Staged files live as long as the context."""
     _release(landed.rows)
+    lenient = bool(work.state.generation.missing_operations)
     net = net_change(
         landed.rows,
         landed.relations,
         landed.shape,
         mode=work.state.mode,
-        lenient=bool(work.state.generation.missing_operations),
+        lenient=lenient,
         on_unrepresentable=work.pipeline.on_unrepresentable,
         commit_columns=work.state.generation.commit_columns,
     )
@@ -61,6 +62,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource
             read,
             net.rows.num_rows,
             net.changes,
+            lenient=lenient,
             ended=net.ended,
             broadcast=is_broadcast(net.rows),
             in_memory=net.rows,

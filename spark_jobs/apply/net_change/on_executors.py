@@ -5,9 +5,9 @@ The driver sees only the table's description, its TRUNCATEs, and a few sums. See
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,19 +31,21 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.delta.table import delta_identifier
+from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.net_columns import (
     COPIES,
     FRESH,
     LEANS,
     NetColumns,
+    NetField,
     ddl,
     old_key,
     unchanged,
-    value,
 )
+from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.copies_merge import summed_copies
-from spark_jobs.writers.merge_sql import KeyRange, ranged_key
+from spark_jobs.writers.merge_sql import KeyRange
 from spark_jobs.writers.net_source import Frame, NetSource, key_ends, key_range_in
 from spark_jobs.writers.staged_misfits import counted_misfits, misfits_among
 
@@ -72,9 +74,9 @@ def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChange
     form = state.generation.form
     rules = NetRules(shape, landed.relations, form.mode, truncates, lenient, policy, form.commit_columns)
     logged = _logged(spark, work, _ROW_CHANGES)
-    counts = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
-    inserts, updates, deletes = (counts.get(kind.value, 0) for kind in _ROW_CHANGES)
-    change_counts = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
+    by_kind = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
+    inserts, updates, deletes = (by_kind.get(kind.value, 0) for kind in _ROW_CHANGES)
+    counts = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
     changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules.mode, rules.commit_columns)))
     with staging_folder(work.pipeline.lake, state) as folder:
         if rules.nets_by_key:
@@ -83,7 +85,7 @@ def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChange
             net = _appended(changes, rules, landed, folder)
         else:
             net = _copies(changes, rules, folder)
-        yield replace(net, changes=change_counts)
+        yield replace(net, changes=counts, truncated=rules.truncated, ended=rules.ended, lenient=rules.lenient)
 
 
 def _counting(rows: DataFrame, rules: NetRules) -> DataFrame:
@@ -100,61 +102,21 @@ def _by_key(rows: DataFrame, rules: NetRules, parts: int, folder: str) -> NetSou
     schema = ddl(final_fields(rules.written, rules.mode))
     partial = ddl(partial_fields(rules.mode, rules.commit_columns))
     halves = rows.mapInArrow(partial_net(rules), partial).repartition(parts, "key")
-    source = _staged(halves.mapInArrow(final_net(rules), schema), f"{folder}/net", rules)
+    source = _netted(halves.mapInArrow(final_net(rules), schema), f"{folder}/net", rules)
     if source is None:  # a key move depends on rows in other partitions: one task, in the order of the log
-        source = _staged(rows.coalesce(1).mapInArrow(ordered_net(rules), schema), f"{folder}/ordered", rules)
+        source = _netted(rows.coalesce(1).mapInArrow(ordered_net(rules), schema), f"{folder}/ordered", rules)
     assert source is not None
     return source
 
 
-def _appended(rows: DataFrame, rules: NetRules, landed: LandedChanges, folder: str) -> NetSource:
-    """Mode ``append``: one row per change, TRUNCATEs included."""
-    columns = NetColumns(rules.shape, mode=rules.mode)
-    schema, whole = ddl(columns.fields), ddl(fields_of_changes(rules.shape, rules.mode))
-    emptied = rows.sparkSession.createDataFrame(appended_truncates(truncates_of(landed.rows), rules.shape), schema)
-    given = rows.mapInArrow(net_of_changes(rules), whole).unionByName(emptied, allowMissingColumns=True)
-    read = _written(given, folder, whole)
-    row: Row = read(rows.sparkSession).selectExpr("count(*) AS rows", *counted_misfits(rules.shape)).collect()[0]
-    misfits = misfits_among(read(rows.sparkSession), row.asDict(), rules.shape)
-    return NetSource(columns, False, True, None, _selected(read, columns), row["rows"], misfits=misfits)
-
-
-def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
-    """For a table without a key: each task sums the copies that it has read, and Spark adds up these sums."""
-    shape, columns = rules.written, NetColumns(rules.written)
-    schema = ddl(fields_of_changes(shape))
-    read = _written(summed_copies(rows.mapInArrow(net_of_changes(rules), schema), shape), folder, schema)
-    goes, place = f"{COPIES.name} < 0", ranged_key(shape)
-    expressions = ["count(*) AS rows", f"count_if({goes}) AS going", *counted_misfits(shape, f"{COPIES.name} > 0")]
-    if place is not None:
-        ends = f"FILTER (WHERE {goes})"
-        expressions += [f"{end}({value(place)}) {ends} AS {name}" for end, name in (("min", "low"), ("max", "high"))]
-        expressions += [f"count_if({goes} AND {value(place)} IS NULL) AS unranged"]
-    row: Row = read(rows.sparkSession).selectExpr(*expressions).collect()[0]
-    ranged = place is not None and row["low"] is not None and not row["unranged"]
-    key_range = KeyRange(row["low"], row["high"]) if ranged else None
-    return NetSource(
-        columns,
-        rules.truncated,
-        not row["going"],
-        key_range,
-        _selected(read, columns),
-        row["rows"],
-        misfits=misfits_among(read(rows.sparkSession), row.asDict(), shape),
-    )
-
-
-def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
-    """Stage ``net``, and describe its rows with one query. None if some row can only be computed in the order of the
-    log."""
-    staged = _written(net, folder, ddl(final_fields(rules.written, rules.mode)))
+def _netted(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
+    """None if some row can only be computed in the order of the log."""
     widest = NetColumns.all_possible(rules.written, rules.mode)
-    expressions = ["count(*) AS rows", f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh"]
-    expressions += key_ends(rules.shape)
-    expressions += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
-    expressions += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
-    expressions += counted_misfits(rules.written)
-    row: Row = staged(net.sparkSession).selectExpr(*expressions).collect()[0]
+    asked = [f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh", *key_ends(rules.shape)]
+    asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
+    asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
+    staged = _Staged.of(net, folder, final_fields(rules.written, rules.mode), rules.written, asked)
+    row = staged.row
     if row["leans"]:
         return None
     columns = replace(
@@ -162,28 +124,58 @@ def _staged(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
         unchanged=tuple(i for i in widest.unchanged if row[unchanged(i)]),
         old_keys=tuple(i for i in widest.old_keys if row[old_key(i)]),
     )
-    insert_only = rules.ended is None and bool(row["fresh"])
-    return NetSource(
-        columns,
-        rules.truncated,
-        insert_only,
-        key_range_in(row),
-        _selected(staged, columns),
-        row["rows"],
-        ended=rules.ended,
-        misfits=misfits_among(staged(net.sparkSession), row.asDict(), rules.written),
-    )
+    return staged.source(columns, rules.only_inserts(are_fresh=bool(row["fresh"])), key_range_in(row))
 
 
-def _selected(staged: Frame, columns: NetColumns) -> Frame:
-    """Only what is written."""
-    names = [field.name for field in columns.fields]
-    return lambda own: staged(own).select(*names)
+def _appended(rows: DataFrame, rules: NetRules, landed: LandedChanges, folder: str) -> NetSource:
+    """Mode ``append``: one row per change, TRUNCATEs included."""
+    columns, fields = NetColumns(rules.shape, mode=rules.mode), fields_of_changes(rules.shape, rules.mode)
+    truncates = appended_truncates(truncates_of(landed.rows), rules.shape)
+    emptied = rows.sparkSession.createDataFrame(truncates, ddl(columns.fields))
+    given = rows.mapInArrow(net_of_changes(rules), ddl(fields)).unionByName(emptied, allowMissingColumns=True)
+    return _Staged.of(given, folder, fields, rules.shape).source(columns, True, None)
 
 
-def _written(rows: DataFrame, folder: str, schema: str) -> Frame:
-    rows.write.mode("overwrite").option("compression", "snappy").parquet(folder)
-    return lambda own: own.read.schema(schema).parquet(folder)
+def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
+    """For a table without a key: each task sums the copies that it has read, and Spark adds up these sums."""
+    shape, fields = rules.written, fields_of_changes(rules.written)
+    copies = summed_copies(rows.mapInArrow(net_of_changes(rules), ddl(fields)), shape)
+    asked = [f"count_if({COPIES.name} < 0) AS going", *key_ends(shape)]
+    staged = _Staged.of(copies, folder, fields, shape, asked, f"{COPIES.name} > 0")
+    return staged.source(NetColumns(shape), not staged.row["going"], key_range_in(staged.row))
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """Rows that are in the lake as Parquet. ``row``: what one query said of all of them; ``misfits``: of them."""
+
+    read: Frame
+    row: Row
+    misfits: Misfits
+
+    @classmethod
+    def of(
+        cls,
+        rows: DataFrame,
+        folder: str,
+        fields: Sequence[NetField],
+        shape: TableShape,
+        asked: Sequence[str] = (),
+        noting: str = "true",
+    ) -> _Staged:
+        """``asked``: expressions of the query. ``noting``: a condition for the rows whose misfits count."""
+        rows.write.mode("overwrite").option("compression", "snappy").parquet(folder)
+        schema = ddl(fields)
+        staged = rows.sparkSession.read.schema(schema).parquet(folder)
+        row = staged.selectExpr("count(*) AS rows", *asked, *counted_misfits(shape, noting)).collect()[0]
+        misfits = misfits_among(staged, row.asDict(), shape)
+        return cls(lambda own: own.read.schema(schema).parquet(folder), row, misfits)
+
+    def source(self, columns: NetColumns, insert_only: bool, key_range: KeyRange | None) -> NetSource:
+        """Only the ``columns`` that are written are read."""
+        names, read, rows = [field.name for field in columns.fields], self.read, self.row["rows"]
+        selected: Frame = lambda own: read(own).select(*names)  # noqa: E731
+        return NetSource(columns, False, insert_only, key_range, selected, rows, misfits=self.misfits)
 
 
 def _logged(spark: SparkSession, work: TableRange, kinds: tuple[RowKind, ...]) -> DataFrame:
