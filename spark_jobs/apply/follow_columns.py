@@ -12,10 +12,11 @@ from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.errors import SchemaChangeError, new_snapshot
 from spark_jobs.spark.errors import refused_ddl, spark_errors
 from spark_jobs.table_layout import NO_LAYOUT
-from spark_jobs.writers.arrow_ddl import alter_columns_here, rewrite_columns_here
+from spark_jobs.writers.arrow_ddl import rewrite_columns_here
 from spark_jobs.writers.column_ddl import alter_columns, rewrite_columns
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.table_metadata import columns_altered, commit_metadata
 
 
 def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
@@ -46,7 +47,11 @@ def _followed_here(work: TableRange, landed: LandedChanges, opened: OpenedTable)
     if work.pipeline.merge_engine != "auto" or options.layout != NO_LAYOUT:
         return None
     if not landed.columns.rewrites_rows(work.state.mode):
-        return work if alter_columns_here(opened, landed.columns) else None
+        change = columns_altered(opened, landed.columns)
+        if change is None:
+            return None
+        commit_metadata(opened, change)
+        return work
     provenance = work.columns_provenance(landed.columns.words)
     written = landed.shape.with_commit_columns(work.state.generation.commit_columns)
     version = rewrite_columns_here(opened, written, provenance, options, work.pipeline.writes)

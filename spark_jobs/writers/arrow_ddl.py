@@ -1,8 +1,5 @@
-"""DDL that a Delta table follows without Spark: see ``column_ddl`` for what each change is.
-
-Where rows stay as they are, one commit of metadata follows it, in a table of any size. Where existing rows get a value
-or another type, a small table is written anew.
-"""
+"""DDL that a Delta table follows without Spark where existing rows get a value or another type: a small table is
+written anew. See ``column_ddl`` for what each change is; where rows stay as they are, ``table_metadata`` follows it."""
 
 from __future__ import annotations
 
@@ -13,24 +10,13 @@ import pyarrow.compute as pc
 
 from spark_jobs.column_options import ColumnOptions
 from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
-from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.mode_columns import ended_column
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mode import Mode, holds_changes
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.table_commit import Provenance
-from spark_jobs.writers.table_metadata import columns_altered, commit_metadata
 from spark_jobs.writers.whole_table import WholeTable
-
-
-def alter_columns_here(opened: OpenedTable, changes: ColumnChanges) -> bool:
-    """Change metadata only, in one commit. False if Spark has to do it. Raises OvertakenError, and LakeError."""
-    change = columns_altered(opened, changes)
-    if change is None:
-        return False
-    commit_metadata(opened, change)
-    return True
 
 
 def rewrite_columns_here(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import MergeEngine, Pipeline
 from spark_jobs.delta.written_tables import keep_written_by_spark
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
@@ -65,35 +65,27 @@ class Written:
 
 def write_net(table: WrittenTable, net: NetSource, provenance: Provenance, *, compacts: bool = False) -> Written:
     """Commit a net change that is not empty. ``compacts``: a compaction of the table is due. Raises CdcError."""
+    facts, limits = table.facts(net), table.pipeline.writes
+
+    def way_of(net: NetSource, engine: MergeEngine) -> WriteWay:
+        return write_way(net, facts, engine, limits, compacts=compacts)
+
     with provenance.recording(table.pipeline.lake, table.name, net.misfits) as recorded:
-        return _write(table, net, recorded, compacts=compacts)
-
-
-def record(table: WrittenTable, provenance: Provenance) -> int:
-    """Make a commit that only records its provenance. Returns the Delta version. Raises CdcError."""
-    opened = table.opened
-    if opened is not None and opened.features <= FEATURES:
-        version = commit_numbered(opened.opened, provenance, (), "append", opened.schema)
-        if version is not None:
-            return version
-    with spark_errors(table.failed, name=table.name, path=table.path):
-        return commit_without_rows(table.spark(), table.path, provenance)
-
-
-def _write(table: WrittenTable, net: NetSource, provenance: Provenance, *, compacts: bool) -> Written:
-    facts, engine, limits = table.facts(net), table.pipeline.merge_engine, table.pipeline.writes
-    way = write_way(net, facts, engine, limits, compacts=compacts)
-    if way.writer == "deltalake" and table.opened is not None:
-        # with its kept values a change takes more memory: so its way is chosen again
-        whole = with_kept_values(table.opened, net, limits) if net.keeps_values else net
-        way = write_way(whole or net, facts, engine, limits, compacts=compacts)
-        if whole is not None and way.writer == "deltalake":
-            written = _written(ArrowWriter(table.opened, limits), whole, way, provenance)
+        whole, way = net, way_of(net, table.pipeline.merge_engine)
+        if way.writer == "deltalake" and table.opened is not None and net.keeps_values:
+            # with its kept values a change takes more memory: so its way is chosen again
+            whole = with_kept_values(table.opened, net, limits) or net
+            way = way_of(whole, table.pipeline.merge_engine)
+        if way.writer == "deltalake" and table.opened is not None and not whole.keeps_values:
+            written = _written(ArrowWriter(table.opened, limits), whole, way, recorded)
             if written is not None:
                 if way.compacts:
                     compact_smallest(table.path, limits.in_passing_bytes)
                 return written
-    way = write_way(net, facts, "spark", limits, compacts=compacts)
+        return _written_by_spark(table, net, way_of(net, "spark"), recorded)
+
+
+def _written_by_spark(table: WrittenTable, net: NetSource, way: WriteWay, provenance: Provenance) -> Written:
     with spark_errors(table.failed, name=table.name, path=table.path):
         net.stage()
         layout = table.pipeline.table(table.name).options.layout
@@ -108,3 +100,14 @@ def _written(writer: TableWriter, net: NetSource, way: WriteWay, provenance: Pro
     provenance = replace(provenance, strategy=way.strategy)
     version = writer.write(net, way, provenance)
     return None if version is None else Written(way, version, provenance)
+
+
+def record(table: WrittenTable, provenance: Provenance) -> int:
+    """Make a commit that only records its provenance. Returns the Delta version. Raises CdcError."""
+    opened = table.opened
+    if opened is not None and opened.features <= FEATURES:
+        version = commit_numbered(opened.opened, provenance, (), "append", opened.schema)
+        if version is not None:
+            return version
+    with spark_errors(table.failed, name=table.name, path=table.path):
+        return commit_without_rows(table.spark(), table.path, provenance)
