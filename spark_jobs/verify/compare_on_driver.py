@@ -15,8 +15,9 @@ from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
+from spark_jobs.writers.delta_fields import known_fields, source_columns
 from spark_jobs.writers.held_rows import held_rows, readable_table
-from spark_jobs.writers.opened_table import file_bytes, known_fields, source_columns
+from spark_jobs.writers.opened_table import file_bytes
 
 _log = logging.getLogger(__name__)
 

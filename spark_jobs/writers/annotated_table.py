@@ -1,4 +1,4 @@
-"""A Delta table made to say what the source says about it: see ``field_metadata``. No row changes.
+"""A Delta table made to say what the source says about it: see ``delta_fields``. No row changes.
 
 Without Spark that is one commit, with either engine. For tables that only Spark can write it takes a statement for each
 comment, and SQL has no words for the keys of our own: these are written with the table's next snapshot.
@@ -13,8 +13,8 @@ from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
+from spark_jobs.writers.delta_fields import ATTNUM, COMMENT, COMMENTED, annotated, description
 from spark_jobs.writers.delta_table import table_at
-from spark_jobs.writers.field_metadata import ATTNUM, COMMENT, COMMENTED, annotated, description
 from spark_jobs.writers.merge_sql import quoted, sql_text
 from spark_jobs.writers.opened_table import FEATURES, opened_table
 from spark_jobs.writers.table_metadata import commit_metadata, said_by_source

@@ -14,7 +14,7 @@ from spark_jobs.spark.errors import is_file_gone
 from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import MIRROR, Form
-from spark_jobs.writers.field_metadata import ATTNUM, MODE, Metadata, annotated, said_in
+from spark_jobs.writers.delta_fields import ATTNUM, MODE, Metadata, annotated, said_in
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_features import features_of, new_properties
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +21,7 @@ from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
-from spark_jobs.writers.field_metadata import ATTNUM, MODE
+from spark_jobs.writers.delta_fields import COLUMN_ID, MAX_ID, PHYSICAL, known_fields, source_columns
 from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.merge_sql import KeyRange, ranged_key
 from spark_jobs.writers.table_features import DELETION_VECTORS
@@ -35,9 +33,6 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9._/-]+")
 ELSEWHERE = "^/|^[A-Za-z][A-Za-z0-9+.-]*:/"  # Hadoop's paths have one slash, as in file:/lake
 # these promise readers what happened to single rows
 _ROW_BY_ROW = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
-PHYSICAL = "delta.columnMapping.physicalName"
-COLUMN_ID = "delta.columnMapping.id"
-MAX_ID = "delta.columnMapping.maxColumnId"
 # those that we give tables, and those that every table has
 FEATURES = {"deletionVectors", "columnMapping", "timestampNtz", "appendOnly", "invariants"}
 # https://github.com/delta-io/delta/blob/master/PROTOCOL.md#supported-features
@@ -48,8 +43,6 @@ _OF_VERSION = (
     (5, ("columnMapping",)),
     (6, ("identityColumns",)),
 )
-# of the types to which Delta's schema and Spark give different names
-SPARK_NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 
 
 @dataclass(frozen=True)
@@ -169,30 +162,6 @@ def features_of_protocol(protocol: ProtocolVersions) -> frozenset[str]:
         implied = (names for version, names in _OF_VERSION if version <= protocol.min_writer_version)
         return frozenset(chain.from_iterable(implied))
     return frozenset((*protocol.writer_features, *(protocol.reader_features or ())))
-
-
-def known_fields(table: DeltaTable) -> Sequence[Mapping[str, Any]] | None:
-    """The fields of the table's schema as Delta's protocol describes them. None if one is a struct or a map: for it
-    ``deltalake`` may have another type than Spark."""
-    fields = json.loads(table.schema().to_json())["fields"]
-    return fields if all(sql_type(field["type"]) for field in fields) else None
-
-
-def sql_type(of_field: str | Mapping[str, Any]) -> str | None:
-    """A type of Delta's schema as Spark SQL calls it; None for a struct or a map."""
-    if isinstance(of_field, str):
-        return SPARK_NAMES.get(of_field, of_field)
-    element = sql_type(of_field["elementType"]) if of_field["type"] == "array" else None
-    return element and f"array<{element}>"
-
-
-def source_columns(fields: Sequence[Mapping[str, Any]]) -> tuple[DeltaColumn, ...]:
-    """Those of ``known_fields`` that the source has too."""
-    return tuple(
-        DeltaColumn(field["name"], sql_type(field["type"]) or "", field["metadata"].get(ATTNUM))
-        for field in fields
-        if MODE not in field["metadata"]
-    )
 
 
 def facts_of(

@@ -16,9 +16,20 @@ from spark_jobs.delta.transaction_log import note_version
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
-from spark_jobs.writers.delta_fields import Field, delta_fields, schema_string
-from spark_jobs.writers.field_metadata import ATTNUM, COMMENTED, annotated_fields, description
-from spark_jobs.writers.opened_table import COLUMN_ID, FEATURES, MAX_ID, PHYSICAL, OpenedTable, known_fields
+from spark_jobs.writers.delta_fields import (
+    ATTNUM,
+    COLUMN_ID,
+    COMMENTED,
+    MAX_ID,
+    PHYSICAL,
+    Field,
+    annotated_fields,
+    delta_fields,
+    description,
+    known_fields,
+    schema_string,
+)
+from spark_jobs.writers.opened_table import FEATURES, OpenedTable
 from spark_jobs.writers.table_features import COLUMN_MAPPING, MAPPED_NAMES, features_of_columns
 
 _OF_READERS = {"columnMapping", "deletionVectors", "timestampNtz"}

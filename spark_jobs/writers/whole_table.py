@@ -32,11 +32,19 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape, of_source
 from spark_jobs.storage import Location
 from spark_jobs.table_mode import Mode
 from spark_jobs.write_limits import WriteLimits
-from spark_jobs.writers.delta_fields import delta_fields, schema_string
-from spark_jobs.writers.field_metadata import ATTNUM, COMMENTED, annotated_fields, said_in
+from spark_jobs.writers.delta_fields import (
+    ATTNUM,
+    COMMENTED,
+    MAX_ID,
+    annotated_fields,
+    delta_fields,
+    known_fields,
+    said_in,
+    schema_string,
+)
 from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.held_rows import held_rows_within, readable_table
-from spark_jobs.writers.opened_table import FEATURES, MAX_ID, OpenedTable, file_bytes, known_fields, opened_table
+from spark_jobs.writers.opened_table import FEATURES, OpenedTable, file_bytes, opened_table
 from spark_jobs.writers.table_commit import Provenance, commit_numbered
 from spark_jobs.writers.table_features import COLUMN_MAPPING, features_of_columns, of_new_tables
 from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata, said_by_source
