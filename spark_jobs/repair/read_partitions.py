@@ -6,7 +6,7 @@ each table there. If anything is in doubt, the table is left as it is, for a new
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from spark_jobs.apply.apply_tables import apply_tables
@@ -25,10 +25,9 @@ from spark_jobs.errors import (
     SnapshotWaitsError,
     UnrepresentableError,
 )
-from spark_jobs.lake.table_state import TableState
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.repair.region_plan import RegionPlan, TablesSeen, reasons_of
+from spark_jobs.repair.region_plan import RegionPlan, TablesSeen
 from spark_jobs.run import Run
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.exporter import Exporter, given_or_own
@@ -91,9 +90,9 @@ def _read(
 ) -> list[TableApplied]:
     """``landed`` gets the windows that are landed for it."""
     log = ChangeLog(run.pipeline.lake.change_log)
-    names = _with_regions(log.markers(_lowest(stopped)), stopped)
+    stopped = {work.name: stopped[work.name] for work in _with_regions(run, stopped)}
     for attempt in range(1, _ATTEMPTS + 1):
-        if not names:
+        if not stopped:
             break
         checkpoint = log.checkpoint()
         assert checkpoint is not None
@@ -102,30 +101,21 @@ def _read(
             landed += capture_through(run, exported.lsn)
             last = log.checkpoint()
             if last is not None and last.window.hi == exported.lsn:
-                return _at_one_lsn(run, {name: stopped[name] for name in names}, exported, connection, last)
+                return _at_one_lsn(run, stopped, exported, connection, last)
         if attempt == _ATTEMPTS:
             raise OvertakenError(f"another process lands windows across {exported.lsn}", hint="run it again")
     return []
 
 
 def _with_regions(
-    markers: Sequence[WindowMarker], stopped: dict[QualifiedName, TableApplied]
-) -> tuple[QualifiedName, ...]:
-    def changed(state: TableState) -> bool:
-        ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
-        return bool(regions_changed(ahead, state)) and not _is_truncated(ahead, state)
-
-    return tuple(name for name, outcome in stopped.items() if outcome.state is not None and changed(outcome.state))
-
-
-def _is_truncated(markers: Sequence[WindowMarker], state: TableState) -> bool:
-    return any(
-        counts.changes.truncates for marker in markers for counts in marker.relations if counts.relid == state.relid
-    )
-
-
-def _lowest(stopped: dict[QualifiedName, TableApplied]) -> int:
-    return min(outcome.state.ordinal for outcome in stopped.values() if outcome.state is not None)
+    run: Run, stopped: dict[QualifiedName, TableApplied], last: WindowMarker | None = None
+) -> list[TableRange]:
+    """What is ahead of those tables of which only partitions changed, up to window ``last``."""
+    states = [outcome.state for outcome in stopped.values() if outcome.state is not None]
+    landed = ChangeLog(run.pipeline.lake.change_log).markers(min(state.ordinal for state in states))
+    markers = [marker for marker in landed if last is None or marker.ordinal <= last.ordinal]
+    ahead = [TableRange(run, state, [each for each in markers if each.ordinal > state.ordinal]) for state in states]
+    return [work for work in ahead if regions_changed(work.markers, work.state) and not work.changes.truncates]
 
 
 def _at_one_lsn(
@@ -136,27 +126,16 @@ def _at_one_lsn(
     last: WindowMarker,
 ) -> list[TableApplied]:
     """``last``: the log's last window, which ends at the snapshot's LSN."""
-    pipeline, log = run.pipeline, ChangeLog(run.pipeline.lake.change_log)
-    watched = watched_tables(pipeline, tuple(stopped), last)
-    tables = TablesSeen.of(connection, watched, log, last)
-    markers = [marker for marker in log.markers(_lowest(stopped)) if marker.ordinal <= last.ordinal]
+    watched = watched_tables(run.pipeline, tuple(stopped), last)
+    tables = TablesSeen.of(connection, watched, ChangeLog(run.pipeline.lake.change_log), last)
     done: list[TableApplied] = []
-    work: list[TableRange] = []
-    for name in _with_regions(markers, stopped):
-        state = stopped[name].state
-        assert state is not None
-        ahead = [marker for marker in markers if marker.ordinal > state.ordinal]
-        regions = regions_changed(ahead, state)
-        plan = RegionPlan(
-            pipeline, exported, watched, name, regions, reasons_of(ahead, state.relation), state.differing
-        )
+    ready: list[TableRange] = []
+    for work in _with_regions(run, stopped, last):
         try:
-            read = plan.read(connection, tables)
+            ready.append(replace(work, regions=RegionPlan(work, exported, watched).read(connection, tables)))
         except CdcError as error:
-            done.append(_stopped(stopped[name], error))
-            continue
-        work.append(TableRange(run, state, ahead, regions=read))
-    done += apply_tables(work)
+            done.append(_stopped(stopped[work.name], error))
+    done += apply_tables(ready)
     return [table if table.error is None else _stopped(stopped[table.name], table.error) for table in done]
 
 

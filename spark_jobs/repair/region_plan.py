@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from psycopg import sql
 
 from spark_jobs.apply.regions_read import RegionsRead
+from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -20,7 +22,6 @@ from spark_jobs.postgres.fingerprints import Watched, fingerprints
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
-from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.fingerprint_differences import differences
 from spark_jobs.schema.misfits import Misfits
@@ -30,6 +31,7 @@ from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot, ctid_ranges
 from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource, TableRead
+from spark_jobs.tables.catalogue_changes import regions_changed
 from spark_jobs.writers.staged_misfits import NotedFrame
 
 if TYPE_CHECKING:
@@ -62,16 +64,30 @@ class TablesSeen:
 
 @dataclass(frozen=True)
 class RegionPlan:
-    """Read ``regions`` of table ``name`` in the snapshot ``exported``. ``reason`` says what happened to the
-    partitions. ``differing``: the columns in which the lake's table differs."""
+    """Read the regions that changed in the windows of ``work`` in the snapshot ``exported``."""
 
-    pipeline: Pipeline
+    work: TableRange
     exported: ExportedSnapshot
     watched: Watched
-    name: QualifiedName
-    regions: tuple[Region, ...]
-    reason: str
-    differing: DifferingColumns = SAME_COLUMNS
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.work.pipeline
+
+    @property
+    def name(self) -> QualifiedName:
+        return self.work.name
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        return regions_changed(self.work.markers, self.work.state)
+
+    @property
+    def _reason(self) -> str:
+        """What happened to the partitions, as the windows' looks say."""
+        looks = (marker.catalogue.changed for marker in self.work.markers if marker.catalogue is not None)
+        of_table = (table for changed in looks for table in changed if table.name == self.work.state.relation)
+        return "; ".join(dict.fromkeys(reason for table in of_table for reason in table.reasons))
 
     def read(self, connection: Connection, tables: TablesSeen) -> RegionsRead:
         """``connection`` is in the snapshot's transaction. Raises SchemaChangeError if rows outside the regions may
@@ -90,7 +106,7 @@ class RegionPlan:
         within = in_postgres(self.regions, lambda column: sql.Identifier(columns[column.attnum]).as_string(None))
         of_regions = replace(sent, row_filter=" AND ".join([*filters, f"({within})"]))
         ranges = [each for leaf in self._leaves(now) for each in ctid_ranges(connection, leaf)]
-        ignored = self.differing.ignored_numbers
+        ignored = self.work.state.differing.ignored_numbers
         read = TableRead.of(self.name, described, ranges, of_regions, applied="nothing", ignored=ignored)
         self._require_plain_keys(read.shape)
         return RegionsRead(
@@ -98,10 +114,10 @@ class RegionPlan:
             self.exported.lsn,
             clock_microseconds(connection),
             read.shape,
-            self.reason,
-            self._values(read),
-            self._values_on_driver(read),
-            self._unaltered_since(now),
+            self._reason,
+            partial(self._values, read),
+            partial(self._values_on_driver, read),
+            partial(self._require_unaltered, now),
         )
 
     def _leaves(self, now: Fingerprint) -> list[int]:
@@ -113,29 +129,20 @@ class RegionPlan:
                 relids.append(part.relid)
         return relids
 
-    def _values(self, read: TableRead) -> Callable[[SparkSession], NotedFrame]:
-        source = SnapshotSource.anywhere(self.pipeline, self.exported.snapshot_name)
-        return lambda spark: read.noted_values(spark, source)
+    def _values(self, read: TableRead, spark: SparkSession) -> NotedFrame:
+        return read.noted_values(spark, SnapshotSource.anywhere(self.pipeline, self.exported.snapshot_name))
 
-    def _values_on_driver(self, read: TableRead) -> Callable[[], tuple[pa.Table, Misfits] | None]:
+    def _values_on_driver(self, read: TableRead) -> tuple[pa.Table, Misfits] | None:
         source, noted = SnapshotSource.anywhere(self.pipeline, self.exported.snapshot_name), MisfitsRead()
+        rows = read.values_on_driver(source, noted.note)
+        return None if rows is None else (rows, noted.found)
 
-        def values() -> tuple[pa.Table, Misfits] | None:
-            rows = read.values_on_driver(source, noted.note)
-            return None if rows is None else (rows, noted.found)
-
-        return values
-
-    def _unaltered_since(self, then: Fingerprint) -> Callable[[], None]:
-        """A check that the table is still as ``then``: rows are read by the current names of columns and leaves."""
-
-        def require() -> None:
-            with connected(self.pipeline.source.dsn) as connection:
-                now = fingerprints(connection, self.watched).get(then.name)
-            if now is None or _differ(then, now):
-                raise SchemaChangeError.because(self.name, "it was altered while partitions of it were read")
-
-        return require
+    def _require_unaltered(self, then: Fingerprint) -> None:
+        """Rows are read by the current names of columns and leaves."""
+        with connected(self.pipeline.source.dsn) as connection:
+            now = fingerprints(connection, self.watched).get(then.name)
+        if now is None or _differ(then, now):
+            raise SchemaChangeError.because(self.name, "it was altered while partitions of it were read")
 
     def _require_plain_keys(self, shape: TableShape) -> None:
         by_number = {column.attnum: column for column in shape.columns}
@@ -161,10 +168,3 @@ def _differ(before: Fingerprint, after: Fingerprint) -> bool:
         return False
     changes = differences(before, after)
     return bool(changes.reasons or changes.moved_files or changes.columns)
-
-
-def reasons_of(markers: Sequence[WindowMarker], relation: QualifiedName) -> str:
-    """The reasons that these windows' looks give for the source table's changes."""
-    looks = (marker.catalogue.changed for marker in markers if marker.catalogue is not None)
-    of_table = (table for changed in looks for table in changed if table.name == relation)
-    return "; ".join(dict.fromkeys(reason for table in of_table for reason in table.reasons))
