@@ -103,16 +103,12 @@ def sync(
     stops only itself. Raises CdcError for what stops all of them.
     """
     started = time.monotonic()
-    prepared = prepare(pipeline)
-    pipeline = prepared.pipeline
-    before = prepared.flushed - prepared.ledger.last.window.hi
-    stopped = {table.name for table in prepared.stopped}
-    done = _Done(stopped, prepared.ledger.last, prepared.ledger)
+    done = _Done.of(prepare(pipeline))
+    pipeline = done.prepared.pipeline
     with (
         Exporter(pipeline.source.dsn, patience) as exporter,
         Run(pipeline, spark, run_id=run_id, progress=in_turns(progress)).guarded() as run,
     ):
-        done.waiting = prepared.missing
         while True:
             if done.waiting:
                 done.begin(begin_generations(run, done.waiting, exporter))
@@ -121,7 +117,7 @@ def sync(
             if not (done.goes_on or (done.waits and exporter.is_worth_waiting_for)):
                 break
         lag = max(0, _flushed(run) - captured.landed_end)
-    return done.report(prepared, exporter.waits_for, before, lag, time.monotonic() - started)
+    return done.report(exporter.waits_for, lag, time.monotonic() - started)
 
 
 def _rounds(run: Run, exporter: Exporter, done: _Done) -> CaptureReport:
@@ -197,16 +193,16 @@ def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
 
 @dataclass
 class _Done:
-    """What one sync has done so far. ``stopped`` tables get no snapshot; ``failed`` ones are not tried again in it.
-    ``last``: the log's newest marker that it knows. ``ledger``: how far log and tables are, until a table is written.
-    ``waiting``: tables whose snapshot is still to be taken, each with its reason. ``goes_on``: the snapshot of some of
-    them is read in part. ``held``: tables of which partitions wait for a snapshot."""
+    """What one sync has done so far. ``last``: the log's newest marker that it knows. ``ledger``: how far log and
+    tables are, until a table is written. ``waiting``: tables whose snapshot is still to be taken, each with its reason.
+    ``failed`` ones are not tried again. ``goes_on``: the snapshot of some of them is read in part. ``held``: tables of
+    which partitions wait for a snapshot."""
 
-    stopped: set[QualifiedName]
+    prepared: Prepared
     last: WindowMarker
-    ledger: Ledger | None = None
+    ledger: Ledger | None
+    waiting: Mapping[QualifiedName, str]
     failed: set[QualifiedName] = field(default_factory=set)
-    waiting: Mapping[QualifiedName, str] = field(default_factory=dict)
     goes_on: bool = False
     held: set[QualifiedName] = field(default_factory=set)
     begun: NewGenerations = field(default_factory=NewGenerations)
@@ -214,6 +210,10 @@ class _Done:
     tables: dict[QualifiedName, list[TableApplied]] = field(default_factory=dict)
     messages: TableApplied | None = None
     cut: Cut | None = None
+
+    @classmethod
+    def of(cls, prepared: Prepared) -> _Done:
+        return cls(prepared, prepared.ledger.last, prepared.ledger, prepared.missing)
 
     def landed(self, captured: CaptureReport) -> None:
         self.windows += captured.landed
@@ -262,17 +262,12 @@ class _Done:
 
     def to_repair(self) -> tuple[TableApplied, ...]:
         """The tables whose last outcome is an error, except those that cannot be read."""
+        stopped = {table.name for table in self.prepared.stopped}
         last = (rounds[-1] for rounds in self.tables.values() if rounds)
-        return tuple(done for done in last if done.error is not None and done.name not in self.stopped)
+        return tuple(done for done in last if done.error is not None and done.name not in stopped)
 
-    def report(
-        self,
-        prepared: Prepared,
-        transaction: OpenTransaction | None,
-        lag_bytes_before: int,
-        lag_bytes: int,
-        seconds: float,
-    ) -> SyncReport:
+    def report(self, transaction: OpenTransaction | None, lag_bytes: int, seconds: float) -> SyncReport:
+        prepared = self.prepared
         tables = tuple(replace(done, error=told_to_wait(done)) for rounds in self.tables.values() for done in rounds)
         errors = {**self.begun.errors, **{done.name: done.error for done in tables}}
         return SyncReport(
@@ -280,7 +275,7 @@ class _Done:
             tuple(self.windows),
             tables,
             self.cut,
-            lag_bytes_before,
+            prepared.flushed - prepared.ledger.last.window.hi,
             lag_bytes,
             seconds,
             self.messages,
