@@ -125,10 +125,9 @@ def _prefixes(pipeline: Pipeline) -> tuple[str, ...] | None:
 
 def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
     """Commit the windows' messages. Returns the Delta version. Raises LakeError, and whatever ``batches`` raises."""
-    path, first, last = work.pipeline.lake.messages, work.first, work.last
+    path = work.pipeline.lake.messages
     overtaken = LakeError(
-        f"messages of windows {first.ordinal} to {last.ordinal} were not written to {path}: another process writes"
-        " this table",
+        f"messages of {work.windows} were not written to {path}: another process writes this table",
         hint="run it again: it continues from there",
     )
     opened = open_to_write(path, path)
@@ -138,8 +137,9 @@ def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
         number = opened.log.transaction_version(app_id(work.identity))
     if number != work.state.commits:
         raise overtaken
-    transaction = Transaction(app_id(work.identity), last.ordinal)
-    commit = commit_properties(transaction, first_window=str(first.ordinal), last_window=str(last.ordinal))
+    first, last = work.first.ordinal, work.last.ordinal
+    transaction = Transaction(app_id(work.identity), last)
+    commit = commit_properties(transaction, first_window=str(first), last_window=str(last))
     with commit_errors(path, overtaken, is_made=partial(is_made, opened, commit)):
         # through the handle that was checked above: a commit of this application in between makes the append fail
         append(opened.table, path, batches, MESSAGES_LAYOUT, commit)

@@ -204,8 +204,7 @@ def _commit(work: TableRange, provenance: Provenance, net: NetSource, before: Ta
     """Commit the net change. If it is empty, only columns that differ from the source otherwise than before are
     recorded. Raises OvertakenError."""
     counted = replace(before, changes=net.changes)
-    windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
-    failed = f"{work.name}: {windows} were not applied"
+    failed = f"{work.name}: {work.windows} were not applied"
     table = WrittenTable(work.pipeline, work.name, work.run.spark, failed, work.opened)
     if net.is_empty:
         if provenance.partitions is None and provenance.differing == work.state.differing:

@@ -82,7 +82,7 @@ def described_changes(landed: pa.Table, work: TableRange, lake_columns: Sequence
         if not changes.num_rows:
             return None
         raise DecodeError(
-            f"the change log does not describe {state.name} in windows {work.first.ordinal} to {work.last.ordinal}",
+            f"the change log does not describe {state.name} in {work.windows}",
             hint=f"the log's retention has removed a part of these windows; {new_snapshot(state.name)}",
         )
     messages = dict(zip(relations.column("version").to_pylist(), relations.column("data").to_pylist(), strict=True))
@@ -121,8 +121,7 @@ def _require_masked_alike(facts: Sequence[RelationFacts], work: TableRange) -> N
     """Keep plain values and hashes apart: these windows may have been landed under another configuration of masks."""
     for landed in facts:
         if why := why_masked_otherwise(work.state.generation.mask, landed.mask):
-            first, last = work.first.ordinal, work.last.ordinal
-            raise SchemaChangeError.because(work.name, f"{why} (windows {first} to {last})")
+            raise SchemaChangeError.because(work.name, f"{why} ({work.windows})")
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from spark_jobs.schema.region_conditions import in_arrow, in_spark
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
+from spark_jobs.writers.delta_fields import has_columns_of
 from spark_jobs.writers.held_rows import held_rows_within
 from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted
 from spark_jobs.writers.net_source import Frame, NetSource, key_ends, key_range_in, key_range_of
@@ -74,11 +75,7 @@ def net_of_regions(work: TableRange, regions: RegionsRead) -> Iterator[tuple[Net
 
 def _require_same_columns(work: TableRange, shape: TableShape, landed: LandedChanges | None) -> None:
     """Raises SchemaChangeError unless lake, change log and source have the same columns."""
-    lake_columns = {column.name: (column.sql, column.attnum) for column in columns_of_lake(work)}
-    now = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
-    same = lake_columns.keys() == now.keys() and all(
-        lake_columns[name] in (now[name], (now[name][0], None)) for name in now
-    )
+    same = has_columns_of(columns_of_lake(work), shape)
     if landed is not None:
         same &= not landed.words and _described(landed.shape) == _described(shape)
     if not same:

@@ -100,6 +100,11 @@ class TableRange:
         return self.markers[-1]
 
     @property
+    def windows(self) -> str:
+        """Their ordinals, for messages."""
+        return f"windows {self.first.ordinal} to {self.last.ordinal}"
+
+    @property
     def identity(self) -> SlotIdentity:
         return self.last.identity
 

@@ -8,7 +8,8 @@ serves as an index: tables that it lists need not be opened while they are idle.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -179,18 +180,24 @@ def _cut_of(rows: pa.Table) -> Cut | None:
     return Cut(last[0]["cut"], last[0]["window"], Lsn(last[0]["lsn"]), tables)
 
 
+@contextmanager
+def _every_cut(lake: Lake) -> Iterator[ds.Dataset | None]:
+    """The rows of all cuts; None if there is none. Raises LakeError."""
+    what, files = f"the cuts at {lake.cuts}", cut_files(lake)
+    cuts = open_table(lake.cuts, what, hint=_MOVE_AWAY)
+    with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
+        yield None if cuts is None else files.dataset(files.all(cuts))
+
+
 def cut_until(lake: Lake, lsn: Lsn | None = None, *, before_window: int | None = None) -> Cut:
     """The newest cut at or before ``lsn`` and of a window before ``before_window``; without either, the newest of all.
 
     Tables that an earlier cut of the same window lists, and this one does not because they are being read again, are
     included as they were. Raises LakeError if there is no such cut.
     """
-    what, files = f"the cuts at {lake.cuts}", cut_files(lake)
-    cuts = open_table(lake.cuts, what, hint=_MOVE_AWAY)
-    if cuts is None:
-        raise LakeError(f"there are no cuts at {lake.cuts}", hint="`postgres-cdc sync` writes one")
-    with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
-        dataset = files.dataset(files.all(cuts))
+    with _every_cut(lake) as dataset:
+        if dataset is None:
+            raise LakeError(f"there are no cuts at {lake.cuts}", hint="`postgres-cdc sync` writes one")
         listed = dataset.to_table(columns=["cut", "window", "lsn"])
         listed = listed.sort_by([("window", "ascending"), ("cut", "ascending")])
         reached = listed if lsn is None else listed.filter(pc.field("lsn") <= int(lsn))
@@ -198,7 +205,7 @@ def cut_until(lake: Lake, lsn: Lsn | None = None, *, before_window: int | None =
         if not reached.num_rows:
             oldest = f"the oldest is at {Lsn(listed.column('lsn')[0].as_py())}" if listed.num_rows else "they are empty"
             bound = f"at or before {lsn}" if before_window is None else f"of a window before {before_window}"
-            raise LakeError(f"{what} hold none {bound}: {oldest}")
+            raise LakeError(f"the cuts at {lake.cuts} hold none {bound}: {oldest}")
         row = reached.slice(reached.num_rows - 1).to_pylist()[0]
         return _whole_cut(dataset, Cut(row["cut"], row["window"], Lsn(row["lsn"]), ()))
 
@@ -221,12 +228,9 @@ def _read_ends(rows: pa.Table) -> dict[str, frozenset[datetime]]:
 
 def cut_at_end(lake: Lake, end: datetime) -> Cut | None:
     """The cut at the end of a day or an hour, None if there is none. Raises LakeError."""
-    what, files = f"the cuts at {lake.cuts}", cut_files(lake)
-    cuts = open_table(lake.cuts, what, hint=_MOVE_AWAY)
-    if cuts is None:
-        return None
-    with table_errors(f"{what} cannot be read", hint=_MOVE_AWAY):
-        dataset = files.dataset(files.all(cuts))
+    with _every_cut(lake) as dataset:
+        if dataset is None:
+            return None
         listed = dataset.to_table(["cut", "window", "lsn", "ends"], filter=pc.field("ends").is_valid()).sort_by("cut")
         with_it = pa.array([text for text, ends in _read_ends(listed).items() if end in ends], pa.string())
         ending = listed.filter(pc.is_in(listed.column("ends"), with_it))

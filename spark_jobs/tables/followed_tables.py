@@ -13,7 +13,7 @@ from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.postgres.publication import Publication, find_publications, no_publication
 from spark_jobs.postgres.published_tables import add_table
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.matching_tables import refreshed, resolved
+from spark_jobs.tables.matching_tables import resolved
 
 
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
@@ -40,9 +40,8 @@ def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
 
 
 def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """The tables to follow: the configuration's, in its order, otherwise the publication's. Raises PreconditionError if
-    there is neither."""
-    pipeline = pipeline if pipeline.tables is not None else refreshed(connection, pipeline)
+    """The tables to follow: the configuration's, in its order, otherwise the publication's. ``pipeline``: with what its
+    patterns match. Raises PreconditionError if there is neither."""
     names = configured_names(pipeline)
     if names or (names is not None and not pipeline.tables_of_publication):
         return names

@@ -25,6 +25,7 @@ from spark_jobs.verify.compare_on_driver import are_equal, lake_on_driver
 from spark_jobs.verify.compare_rows import RowComparison, compare_rows
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import RowCounts, TableVerified
+from spark_jobs.writers.delta_fields import has_columns_of
 from spark_jobs.writers.delta_table import table_at, table_columns
 
 
@@ -106,12 +107,9 @@ def _live_rows(pipeline: Pipeline, shape: TableShape) -> str:
 
 def _require_same_columns(work: Verification, columns: Sequence[DeltaColumn], shape: TableShape) -> None:
     """DDL reaches the lake with the next window after it. Raises SchemaChangeError until then."""
-    kept = work.kept(shape.name)
-    lake_columns = {column.name: (column.sql, column.attnum) for column in columns if column.name not in kept}
-    now = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
-    same = lake_columns.keys() == now.keys() and all(lake_columns[n] in (now[n], (now[n][0], None)) for n in now)
-    if not same:
-        names = ", ".join(sorted(lake_columns.keys() ^ now.keys()))
+    lake_columns = [column for column in columns if column.name not in work.kept(shape.name)]
+    if not has_columns_of(lake_columns, shape):
+        names = ", ".join(sorted({each.name for each in lake_columns} ^ {each.name for each in shape.columns}))
         what = f"the lake does not have the source's columns yet ({names or 'one has another type or number'})"
         raise SchemaChangeError(what, hint=new_snapshot(shape.name))
 

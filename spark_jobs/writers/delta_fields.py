@@ -19,7 +19,7 @@ from spark_jobs.schema.annotations import ColumnAnnotations, TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.mode_columns import mode_columns
-from spark_jobs.schema.table_shape import LakeColumn, of_source
+from spark_jobs.schema.table_shape import LakeColumn, TableShape, of_source
 from spark_jobs.table_mode import Mode
 
 Metadata: TypeAlias = dict[str, Any]
@@ -62,6 +62,13 @@ def source_columns(fields: Sequence[Mapping[str, Any]]) -> tuple[DeltaColumn, ..
         for field in fields
         if MODE not in field["metadata"]
     )
+
+
+def has_columns_of(lake_columns: Sequence[DeltaColumn], shape: TableShape) -> bool:
+    """Whether these are the columns of ``shape``, by names, types, and numbers if these are known."""
+    before = {column.name: (column.sql, column.attnum) for column in lake_columns}
+    now = {column.name: (column.lake_type.sql, column.attnum) for column in shape.columns}
+    return before.keys() == now.keys() and all(before[n] in (now[n], (now[n][0], None)) for n in now)
 
 
 def said_in(metadata: Mapping[str, Any]) -> Metadata:

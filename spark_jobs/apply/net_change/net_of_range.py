@@ -48,10 +48,9 @@ def net_of_range(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]
             del landed  # with the rows, of which there may be many
             yield net
         return
-    windows = f"windows {work.first.ordinal} to {work.last.ordinal}"
     with (
         isolated_session(work.run.spark(), {}) as own,
-        spark_errors(f"{work.name}: {windows} were not applied", name=work.name, path=work.path),
+        spark_errors(f"{work.name}: {work.windows} were not applied", name=work.name, path=work.path),
         net_on_executors(own, work, landed) as net,
     ):
         yield net
