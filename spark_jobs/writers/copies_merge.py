@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.net_columns import COPIES, DELETE, OPERATION, UPSERT, misfit_fields, value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.causes import MISSING_ROW
-from spark_jobs.writers.merge_sql import KeyRange, in_range, named_columns, quoted
+from spark_jobs.writers.merge_sql import NET_CHANGE, in_range, inserting, merging, named_columns, quoted
+from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.row_equality import printed, printed_sql, quick_hash_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_SOURCE = "copies_of_rows"  # a temporary view
 _HASH = "row_hash"
 
 
@@ -41,40 +40,50 @@ def summed_copies(rows: DataFrame, shape: TableShape) -> DataFrame:
     )
 
 
-def copied_rows(rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
-    """The values of each row, once for each copy that is added. A row that is removed makes the query fail, as
-    there are no rows to delete it from; if ``lenient``, it is ignored."""
-    from pyspark.sql import functions as fn
-
-    copies = _never_below_zero(fn.col(COPIES.name), lenient=lenient)
-    return _repeated(rows, copies, shape)
+def added_copies(rows: DataFrame, net: NetSource) -> DataFrame:
+    """The rows that the table gets, which was emptied before, or loses none."""
+    if net.truncated and _has_ages(net.columns.shape):
+        return _newest_left(rows, net, None)
+    return _copied(rows, net)
 
 
-def merge_copies(rows: DataFrame, path: str, shape: TableShape, key_range: KeyRange | None, *, lenient: bool) -> None:
+def merge_copies(rows: DataFrame, path: str, net: NetSource) -> None:
     """Merge ``rows`` of ``COPIES`` and values into the table at ``path``. Fails if more copies of a row go than the
-    table has, unless ``lenient``."""
+    table has, unless the net change is lenient."""
     from pyspark.sql import functions as fn
 
-    going, table = _going(rows, shape), rows.sparkSession.read.format("delta").load(path)
-    if key_range is not None:
-        table = table.alias("t").where(in_range(shape, key_range))
-    left = _left(rows, _joined(table, going, shape, "left_semi"), shape, lenient=lenient)
+    shape, table = net.columns.shape, rows.sparkSession.read.format("delta").load(path)
+    going = _going(rows, shape)
+    if net.key_range is not None:
+        table = table.alias("t").where(in_range(shape, net.key_range))
+    left = _left(rows, _joined(table, going, shape, "left_semi"), net)
     deleted = going.select(fn.lit(DELETE).alias(OPERATION), _HASH, *_names(shape))
     inserted = left.select(fn.lit(UPSERT).alias(OPERATION), fn.lit(None).cast("bigint").alias(_HASH), *_names(shape))
-    deleted.unionByName(inserted).createOrReplaceTempView(_SOURCE)
-    rows.sparkSession.sql(_merge_statement(path, shape, key_range))
+    deleted.unionByName(inserted).createOrReplaceTempView(NET_CHANGE)
+    rows.sparkSession.sql(_statement(path, net))
 
 
-def with_copies(rows: DataFrame, table: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
+def with_copies(rows: DataFrame, table: DataFrame, net: NetSource) -> DataFrame:
     """All rows of the ``table`` once ``rows`` are merged into it. Fails as ``merge_copies``."""
+    shape = net.columns.shape
     going = _going(rows, shape)
-    left = _left(rows, _joined(table, going, shape, "left_semi"), shape, lenient=lenient)
+    left = _left(rows, _joined(table, going, shape, "left_semi"), net)
     return _joined(table, going, shape, "left_anti").unionByName(left).selectExpr(*named_columns(shape.columns))
 
 
-def rows_left(rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
-    """The rows of a table that was empty before ``rows`` of ``COPIES`` and values with commit columns."""
-    return _newest_left(rows, shape, None, lenient=lenient)
+def _has_ages(shape: TableShape) -> bool:
+    """Whether commit columns tell which of equal rows are older."""
+    return shape.source_columns != shape.columns
+
+
+def _copied(rows: DataFrame, net: NetSource) -> DataFrame:
+    """The values of each row, once for each copy that is added. A row that is removed makes the query fail, as there
+    are no rows to delete it from; if the net change is lenient, it is ignored."""
+    from pyspark.sql import functions as fn
+
+    copies = fn.col(COPIES.name)
+    wrong = fn.lit(0) if net.lenient else fn.raise_error(fn.lit(MISSING_ROW)).cast("bigint")
+    return _repeated(rows, fn.when(copies < 0, wrong).otherwise(copies), net.columns.shape)
 
 
 def _going(rows: DataFrame, shape: TableShape) -> DataFrame:
@@ -111,21 +120,22 @@ def _equal(values: Iterable[str], shape: TableShape) -> str:
     return " AND ".join(f"coalesce({own} = {other}, {own} IS NULL AND {other} IS NULL)" for own, other in pairs)
 
 
-def _left(rows: DataFrame, table_rows: DataFrame, shape: TableShape, *, lenient: bool) -> DataFrame:
+def _left(rows: DataFrame, table_rows: DataFrame, net: NetSource) -> DataFrame:
     """The copies that are left of ``table_rows``, which hold every row of the table of which copies go, and all that
     are added."""
     from pyspark.sql import functions as fn
 
-    if shape.source_columns != shape.columns:
-        return _newest_left(rows, shape, table_rows, lenient=lenient)
+    shape = net.columns.shape
+    if _has_ages(shape):
+        return _newest_left(rows, net, table_rows)
     names = _names(shape, COPIES.name)
     once = table_rows.withColumn(COPIES.name, fn.lit(1).cast("bigint")).select(*names)
     left_over = summed_copies(once.unionByName(rows.where(f"{COPIES.name} < 0").select(*names)), shape)
     added = rows.where(f"{COPIES.name} > 0")
-    return copied_rows(left_over, shape, lenient=lenient).unionByName(copied_rows(added, shape, lenient=lenient))
+    return _copied(left_over, net).unionByName(_copied(added, net))
 
 
-def _newest_left(rows: DataFrame, shape: TableShape, table_rows: DataFrame | None, *, lenient: bool) -> DataFrame:
+def _newest_left(rows: DataFrame, net: NetSource, table_rows: DataFrame | None) -> DataFrame:
     """Each copy left of ``table_rows`` and those added, the oldest gone.
 
     No added row is older than one that was there before. So it makes no difference when in the range a row went.
@@ -133,6 +143,7 @@ def _newest_left(rows: DataFrame, shape: TableShape, table_rows: DataFrame | Non
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
+    shape = net.columns.shape
     going = rows.where(f"{COPIES.name} < 0").select(fn.expr(f"-{COPIES.name}").alias("going"), *_names(shape))
     copies = _repeated(rows.where(f"{COPIES.name} > 0"), fn.col(COPIES.name), shape)
     copies = copies if table_rows is None else copies.unionByName(table_rows)
@@ -149,7 +160,7 @@ def _newest_left(rows: DataFrame, shape: TableShape, table_rows: DataFrame | Non
         *_names(shape),
     )
     missing = fn.raise_error(fn.lit(MISSING_ROW)).cast("boolean")
-    enough = fn.lit(False) if lenient else fn.when(fn.col("left_over") < 0, missing).otherwise(fn.lit(False))
+    enough = fn.lit(False) if net.lenient else fn.when(fn.col("left_over") < 0, missing).otherwise(fn.lit(False))
     is_left = fn.when(fn.col("is_delete"), enough).otherwise(fn.expr("goes = 0 OR place - 1 > goes"))
     return counted.where(is_left).select(*_names(shape))
 
@@ -161,29 +172,14 @@ def _repeated(rows: DataFrame, copies: Column, shape: TableShape) -> DataFrame:
     return rows.select(repeated.alias("copy"), *_names(shape)).select(*_names(shape))
 
 
-def _never_below_zero(number: Column, *, lenient: bool) -> Column:
-    from pyspark.sql import functions as fn
-
-    wrong = fn.lit(0) if lenient else fn.raise_error(fn.lit(MISSING_ROW)).cast("bigint")
-    return fn.when(number < 0, wrong).otherwise(number)
-
-
-def _merge_statement(path: str, shape: TableShape, key_range: KeyRange | None) -> str:
+def _statement(path: str, net: NetSource) -> str:
+    shape = net.columns.shape
     names = [quoted(column.name) for column in shape.columns]
     of_table = [f"t.{name}" for name in names]
-    equal = f"{_hash(of_table, shape)} = s.{_HASH} AND {_equal(of_table, shape)}"
-    within = () if key_range is None else (in_range(shape, key_range),)
-    values = ", ".join(f"s.{value(i)}" for i in _places(shape))
-    inserted = f"INSERT ({', '.join(names)}) VALUES ({values})"  # noqa: S608 - quoted names
-    return "\n".join(
-        (
-            f"MERGE INTO {delta_identifier(path)} AS t",
-            f"USING {_SOURCE} AS s",
-            f"ON {' AND '.join((f's.{OPERATION} = {DELETE}', equal, *within))}",
-            "WHEN MATCHED THEN DELETE",
-            f"WHEN NOT MATCHED AND s.{OPERATION} = {UPSERT} THEN {inserted}",
-        )
-    )
+    matches = [f"s.{OPERATION} = {DELETE}", f"{_hash(of_table, shape)} = s.{_HASH}", _equal(of_table, shape)]
+    within = [] if net.key_range is None else [in_range(shape, net.key_range)]
+    new = inserting(names, [f"s.{each}" for each in _names(shape)])
+    return merging(path, [*matches, *within], ["WHEN MATCHED THEN DELETE", new])
 
 
 def _places(shape: TableShape) -> range:

@@ -26,7 +26,7 @@ from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.arranged_table import arrange, rewriting
-from spark_jobs.writers.copies_merge import copied_rows, merge_copies, rows_left, with_copies
+from spark_jobs.writers.copies_merge import added_copies, merge_copies, with_copies
 from spark_jobs.writers.delta_table import table_at
 from spark_jobs.writers.merge_sql import (
     NET_CHANGE,
@@ -87,7 +87,7 @@ def write_by_spark(spark: SparkSession, path: Location, net: NetSource, way: Wri
         elif net.columns.shape.has_key:
             _merge(rows, path, net)
         else:
-            merge_copies(rows, path, net.columns.shape, net.key_range, lenient=net.lenient)
+            merge_copies(rows, path, net)
         version = committed_version(own, path, provenance)
     if read is not None:
         _check_nothing_undone(path, read, version)
@@ -112,8 +112,7 @@ def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:
     elif shape.has_key:
         new = rows.where(f"{OPERATION} = {UPSERT}")
     else:
-        left = rows_left if net.truncated and shape.source_columns != shape.columns else copied_rows
-        new = left(rows, shape, lenient=net.lenient)
+        new = added_copies(rows, net)
     written = new.selectExpr(*named_columns(shape.columns), *named_mode_columns(mode))
     written.write.format("delta").mode("overwrite" if net.truncated else "append").save(path)
 
@@ -158,7 +157,7 @@ def _rewrite(rows: DataFrame, path: Location, net: NetSource, way: WriteWay, ver
 
     shape, table = net.columns.shape, table_at(rows.sparkSession, path, version)
     if not shape.has_key:
-        written = with_copies(rows, table, shape, lenient=net.lenient)
+        written = with_copies(rows, table, net)
         written.write.format("delta").mode("overwrite").save(path)
         return
     keys = rows.select(*(value(place) for place in shape.key_indices))
