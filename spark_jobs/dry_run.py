@@ -95,7 +95,7 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
     with connected(pipeline.source.dsn) as connection:
         pipeline = refreshed(connection, pipeline)
         names = followed_names(connection, pipeline)
-        ledger = ledger and ledger.reading(names, exactly=True)
+        ledger = ledger and ledger.opening(names)
         found = stopped_tables(connection, pipeline, names, ledger.found if ledger else {})
         stopped = {table.name: table.error for table in found}
         if stopped and len(stopped) == len(names) and ledger is None:

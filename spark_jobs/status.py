@@ -212,7 +212,7 @@ def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Asked:
 def _asked_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _Asked:
     if ledger is None:
         return _Asked(names, None, ())
-    ledger = ledger.reading(names, exactly=True)
+    ledger = ledger.opening(names)
     reached = min((state.ordinal for state in ledger.states.values()), default=ledger.last.ordinal)
     progress = snapshot_progress(ledger.lake, ledger.states)
     return _Asked(names, ledger, ledger.log.markers(reached - 1), progress=progress)

@@ -82,7 +82,7 @@ def maintain(
     """
     pipeline = resolved(pipeline)
     began = time.monotonic()
-    ledger = Ledger.required(pipeline.lake).reading(all_followed_names(pipeline), exactly=True)
+    ledger = Ledger.required(pipeline.lake).opening(all_followed_names(pipeline))
     log, last, states = ledger.log, ledger.last, ledger.found
     needed, errors = _needed_windows(pipeline, ledger), _Errors()
     change_log = cuts = messages = unrepresentable = None

@@ -102,7 +102,7 @@ def _in_other_forms(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[
     if ledger is None:
         return []
     chapter = ledger.identity.chapter
-    states = (state for state in ledger.reading(names, exactly=True).states.values() if not state.is_lost)
+    states = (state for state in ledger.opening(names).states.values() if not state.is_lost)
     return [
         state
         for state in states

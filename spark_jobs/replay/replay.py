@@ -97,7 +97,7 @@ def followed_tables(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -
 
 def _reached(pipeline: Pipeline, names: Sequence[QualifiedName]) -> Mapping[QualifiedName, int]:
     """The ordinal of each table's last window. Tables that cannot be read are left out: ``apply`` reports them."""
-    ledger = Ledger.required(pipeline.lake).reading(names, exactly=True)
+    ledger = Ledger.required(pipeline.lake).opening(names)
     return {name: state.ordinal for name, state in ledger.states.items()}
 
 

@@ -83,10 +83,10 @@ class Ledger:
         missing = self.last.ordinal - after_ordinal
         return self.log.markers(after_ordinal) if missing > 1 else (self.last,) * missing
 
-    def reading(self, names: Sequence[QualifiedName], *, exactly: bool = False) -> Ledger:
+    def reading(self, names: Sequence[QualifiedName]) -> Ledger:
         """With how far these tables are at least; ``MESSAGES_NAME`` may be one of them. A table may be further than the
-        latest cut says; ``exactly``: all are opened to find out."""
-        known = {} if exactly else self._as_in_cut(names)
+        latest cut says: ``opening`` finds out."""
+        known = self._as_in_cut(names)
         answers = ask_tables(self.state_of, [name for name in names if name not in known])
         return self._with({name: known.get(name) or answers[name] for name in names})
 
