@@ -209,8 +209,9 @@ def _commit(work: TableRange, provenance: Provenance, net: NetSource, before: Ta
     if net.is_empty:
         if provenance.partitions is None and provenance.differing == work.state.differing:
             return counted
-        record(replace(table, failed=f"{work.name}: its columns were not recorded"), provenance)
-        return _columns_followed(work, counted)
+        version = record(replace(table, failed=f"{work.name}: its columns were not recorded"), provenance)
+        state = provenance.state(work.name, version)
+        return replace(counted, outcome="applied", delta_version=version, state=state)
     every = work.pipeline.writes.compact_every
     written = write_net(table, net, provenance, compacts=work.state.version % every == every - 1)
     # if the table may have been compacted, too, its own log says what the newest version is

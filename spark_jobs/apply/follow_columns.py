@@ -8,14 +8,12 @@ from dataclasses import replace
 
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.errors import SchemaChangeError, new_snapshot
 from spark_jobs.spark.errors import refused_ddl, spark_errors
 from spark_jobs.table_layout import NO_LAYOUT
 from spark_jobs.writers.arrow_ddl import rewrite_columns_here
 from spark_jobs.writers.column_ddl import alter_columns, rewrite_columns
 from spark_jobs.writers.opened_table import OpenedTable
-from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.table_metadata import columns_altered, commit_metadata
 
 
@@ -36,7 +34,7 @@ def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
             provenance = work.columns_provenance(landed.columns.words)
             options = work.pipeline.column_options(work.name)
             version = rewrite_columns(spark, work.path, landed.shape, provenance, options)
-            return _after(work, version, provenance)
+            return replace(work, state=provenance.state(work.name, version))
         alter_columns(spark, work.path, landed.columns)
     return work
 
@@ -55,12 +53,7 @@ def _followed_here(work: TableRange, landed: LandedChanges, opened: OpenedTable)
     provenance = work.columns_provenance(landed.columns.words)
     written = landed.shape.with_commit_columns(work.state.generation.commit_columns)
     version = rewrite_columns_here(opened, written, provenance, options, work.pipeline.writes)
-    return None if version is None else _after(work, version, provenance)
-
-
-def _after(work: TableRange, version: int, provenance: Provenance) -> TableRange:
-    made, commits = KnownCommit(version, provenance.id), work.state.commits + 1
-    return replace(work, state=replace(work.state, version=version, commits=commits, last_commit=made))
+    return None if version is None else replace(work, state=provenance.state(work.name, version))
 
 
 @contextmanager
