@@ -98,7 +98,7 @@ def main() -> None:
     data, bounds = message_bounds(rows.column("data").chunk(0))
     print(f"{len(rows):,} changes, {rows.column('data').nbytes / 1e6:.0f} MB")
     best("decode", lambda: decode_changes(data, bounds[:-1], bounds[1:], relation, lambda _: Position(Lsn(0), 0)))
-    best("decode, net change, cast", lambda: net_change(rows, versions, shape))
+    best("decode, net change, cast", lambda: net_change(rows, NetRules(shape, versions)))
     rules = NetRules(shape, versions)
     partial, final = partial_net(rules), final_net(rules)
     batches = rows.to_batches(max_chunksize=10_000)

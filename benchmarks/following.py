@@ -122,7 +122,7 @@ def _decoding(pipeline: Pipeline, size: Size, limit: float) -> Iterator[Measurem
     pa.set_cpu_count(1)
     _, decoded = timed(lambda: _decode(landed))
     yield Measurement("decode, one core", decoded, size.changes, limit / decoded, at_least=1.5)
-    _, netted = timed(lambda: net_change(landed.rows, landed.relations, landed.shape))
+    _, netted = timed(lambda: net_change(landed.rows, landed.rules))
     yield Measurement("decode, net change and cast, one core", netted, size.changes, limit / netted)
     pa.set_cpu_count(threads)
 
@@ -152,4 +152,4 @@ def _landed(pipeline: Pipeline, log: ChangeLog) -> LandedChanges:
 
 def _decode(landed: LandedChanges) -> None:
     for start in range(0, landed.rows.num_rows, _CHUNK):
-        OrderedChanges.of(landed.rows.slice(start, _CHUNK), landed.relations, landed.shape)
+        OrderedChanges.of(landed.rows.slice(start, _CHUNK), landed.rules.relations, landed.shape)

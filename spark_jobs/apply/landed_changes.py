@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
@@ -36,17 +37,20 @@ _OF_CHANGES = ("commit_lsn", "ordinal", "xid", "commit_time", "kind", "version",
 class LandedChanges:
     """``rows``: change-log rows of kinds I, U, D and T, unordered; only those of kind T where executors read the rest.
 
-    ``shape`` is the table at the end of the range, ``relations`` the relation versions mapped to it, and ``columns``
-    the changes that give the lake's table this shape. ``differing``: the columns in which it differs from the source
-    then. ``words``: what happens to the columns, a phrase for each.
+    ``rules``: by which they become a net change, in the ``shape`` that the table has at the end of the range.
+    ``columns``: the changes that give the lake's table this shape. ``differing``: the columns in which it differs from
+    the source then. ``words``: what happens to the columns, a phrase for each.
     """
 
     rows: pa.Table
-    relations: Mapping[int, RelationVersion]
-    shape: TableShape
+    rules: NetRules
     columns: ColumnChanges
     differing: DifferingColumns
     words: tuple[str, ...]
+
+    @property
+    def shape(self) -> TableShape:
+        return self.rules.shape
 
     def without_rows(self) -> LandedChanges:
         """The description alone, once nobody needs the rows, of which there may be many."""
@@ -101,7 +105,9 @@ def described_changes(landed: pa.Table, work: TableRange, lake_columns: Sequence
     versions = {version: described.version(message, shape) for version, message in messages.items()}
     columns = column_changes(lake_columns, shape, described.latest, described.added, lsn)
     words = (*columns.words, *differing.words_since(state.differing))
-    return LandedChanges(changes, versions, shape, columns, differing, words)
+    policy, lenient = work.pipeline.on_unrepresentable, bool(state.generation.missing_operations)
+    rules = NetRules(shape, versions, mode, (), lenient, policy, state.generation.commit_columns)
+    return LandedChanges(changes, rules, columns, differing, words)
 
 
 def _changes(landed: pa.Table, since: Lsn) -> pa.Table:

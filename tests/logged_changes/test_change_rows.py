@@ -26,7 +26,7 @@ def test_the_sides_of_a_change(history: History) -> None:
     plain = plain_columns(rows, [column.net for column in DESCRIBING])
     found = change_rows(plain, NetRules(history.shape, history.relations, "append"))
     assert found.schema == ChangeColumns(history.shape.columns).schema
-    appended = net_change(history.rows, history.relations, history.shape, mode="append").rows.to_pylist()
+    appended = net_change(history.rows, NetRules(history.shape, history.relations, mode="append")).rows.to_pylist()
     sides = {
         (row["commit_lsn"], row["ordinal"], row["operation"] in ("update_before", "delete")): row for row in appended
     }

@@ -9,8 +9,7 @@ neither before nor after the range leaves no row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,14 +20,12 @@ from spark_jobs.apply.net_change.truncates import truncates_of, truncations
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.decode.ordered_changes import plain_columns
-from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import DecodeError
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, NetColumns
-from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import CommitColumn, Mode, holds_changes
+from spark_jobs.table_mode import holds_changes
 
 
 @dataclass(frozen=True)
@@ -51,24 +48,15 @@ class NetChange:
     misfits: Misfits = NO_MISFITS
 
 
-def net_change(
-    rows: pa.Table,
-    relations: Mapping[int, RelationVersion],
-    shape: TableShape,
-    *,
-    mode: Mode = "mirror",
-    lenient: bool = False,
-    on_unrepresentable: OnUnrepresentable = "error",
-    commit_columns: tuple[CommitColumn, ...] = (),
-) -> NetChange:
-    """``rows``: change-log rows of one table, kinds I, U, D and T, in any order; see ``NetRules`` for the rest.
+def net_change(rows: pa.Table, rules: NetRules) -> NetChange:
+    """``rows``: change-log rows of one table, kinds I, U, D and T, in any order. ``rules``: their TRUNCATEs need not be
+    among them.
 
     Raises DecodeError, UnrepresentableError, NeedsSnapshotError; all name the table and the position or range.
     """
-    rows = plain_columns(rows)
+    rows, shape, mode = plain_columns(rows), rules.shape, rules.mode
     counts = _counts(rows, shape)
-    truncates = truncations(rows, shape) if counts.truncates else ()
-    rules = NetRules(shape, relations, mode, truncates, lenient, on_unrepresentable, commit_columns)
+    rules = replace(rules, truncates=truncations(rows, shape) if counts.truncates else ())
     changes = rules.counting(rows)
     if rules.nets_by_key:
         net = rules.rows_by_key(rules.actions(changes), changes)

@@ -40,17 +40,8 @@ _BROADCAST_IN_ONE_JVM_BYTES = 96 << 20
 def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
     """The net change of a small range. Raises as ``net_change`` does. Staged files live as long as the context."""
     _release(landed.rows)
-    lenient = bool(work.state.generation.missing_operations)
-    net = net_change(
-        landed.rows,
-        landed.relations,
-        landed.shape,
-        mode=work.state.mode,
-        lenient=lenient,
-        on_unrepresentable=work.pipeline.on_unrepresentable,
-        commit_columns=work.state.generation.commit_columns,
-    )
-    key_range = None if holds_changes(work.state.mode) else key_range_of(net.rows, landed.shape)
+    net, rules = net_change(landed.rows, landed.rules), landed.rules
+    key_range = None if holds_changes(rules.mode) else key_range_of(net.rows, rules.shape)
     del landed  # with the rows, of which there may be many
     _release(net.rows)
     with frame_of(net.rows, net.columns, work) as (read, stage):
@@ -62,7 +53,7 @@ def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource
             read,
             net.rows.num_rows,
             net.changes,
-            lenient=lenient,
+            lenient=rules.lenient,
             ended=net.ended,
             broadcast=is_broadcast(net.rows),
             in_memory=net.rows,

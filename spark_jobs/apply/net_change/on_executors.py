@@ -68,17 +68,13 @@ def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChange
 
     Raises Spark's exceptions, which may wrap an executor's DecodeError, UnrepresentableError or NeedsSnapshotError.
     """
-    state, shape = work.state, landed.shape
-    truncates, lenient = truncations(landed.rows, shape), bool(state.generation.missing_operations)
-    policy = work.pipeline.on_unrepresentable
-    form = state.generation.form
-    rules = NetRules(shape, landed.relations, form.mode, truncates, lenient, policy, form.commit_columns)
+    rules = replace(landed.rules, truncates=truncations(landed.rows, landed.shape))
     logged = _logged(spark, work, _ROW_CHANGES)
     by_kind = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
     inserts, updates, deletes = (by_kind.get(kind.value, 0) for kind in _ROW_CHANGES)
     counts = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
     changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules.mode, rules.commit_columns)))
-    with staging_folder(work.pipeline.lake, state) as folder:
+    with staging_folder(work.pipeline.lake, work.state) as folder:
         if rules.nets_by_key:
             net = _by_key(changes, rules, 1 + work.bytes // _PARTITION_BYTES, folder)
         elif holds_changes(rules.mode):

@@ -159,13 +159,7 @@ def _net_changes(chunked: ChunkedTable, done: ReadSoFar, last: WindowMarker) -> 
             DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in landed.shape.columns
         )
         try:
-            net = net_change(
-                landed.rows,
-                landed.relations,
-                landed.shape,
-                lenient=True,
-                on_unrepresentable=pipeline.on_unrepresentable,
-            )
+            net = net_change(landed.rows, replace(landed.rules, lenient=True))
         except NeedsSnapshotError as error:
             raise VoidPlanError(error.what) from error
         except UnrepresentableError as error:

@@ -66,8 +66,8 @@ def mixed_histories(draw: st.DrawFn, *, truncates: bool) -> tuple[History, pa.Ta
 @given(mixed_histories(truncates=True))
 def test_the_driver_sees_no_difference(case: tuple[History, pa.Table]) -> None:
     history, rows = case
-    expected = net_change(history.rows, history.relations, SHAPE)
-    assert net_change(rows, history.relations, SHAPE).rows.equals(expected.rows)
+    expected = net_change(history.rows, NetRules(SHAPE, history.relations))
+    assert net_change(rows, NetRules(SHAPE, history.relations)).rows.equals(expected.rows)
 
 
 @pytest.mark.nightly
@@ -85,7 +85,7 @@ def test_executors_see_no_difference(case: tuple[History, pa.Table], tasks: int)
     final = ordered_net(rules) if leans else final_net(rules)
     given_rows = rows if leans else kept
     got = pa.Table.from_batches(final(iter(given_rows.to_batches())), schema=arrow_schema(final_fields(SHAPE)))
-    expected = net_change(history.rows, history.relations, SHAPE).rows
+    expected = net_change(history.rows, NetRules(SHAPE, history.relations)).rows
     wanted = [f"v{index}" for index in range(len(SHAPE.columns))]
     assert got.select(["op", *wanted]).to_pylist() == expected.select(["op", *wanted]).to_pylist()
 
@@ -112,7 +112,7 @@ def test_a_type_that_needs_the_catalogue_stops_the_table() -> None:
     shape = shape_of(("id", 23), ("kind", 2205))
     rows, relations = insert_of(RelationColumn("kind", 2205, -1, False), b"\0\0\4\5")
     with pytest.raises(DecodeError) as stopped:
-        net_change(rows, mapped(relations, shape), shape)
+        net_change(rows, NetRules(shape, mapped(relations, shape)))
     assert str(stopped.value) == (
         "the change of public.t at 0/1#0 has a value of type 2205 in binary, in column kind: it cannot be read"
         " without the server: set source.binary: false and take a new snapshot of this table:"
@@ -124,6 +124,6 @@ def test_another_type_of_the_same_lake_type_is_not_read_by_the_old_ones_form() -
     uuid, shape = bytes(range(16)), shape_of(("id", 23), ("kind", 25))
     rows, relations = insert_of(RelationColumn("kind", 2950, -1, False), uuid)
     with pytest.raises(SchemaChangeError, match=r"the type of column kind of public\.t changed before 0/1#0"):
-        net_change(rows, mapped(relations, shape), shape)
+        net_change(rows, NetRules(shape, mapped(relations, shape)))
     varchar, its_relations = insert_of(RelationColumn("kind", 1043, -1, False), b"x")
-    assert net_change(varchar, mapped(its_relations, shape), shape).rows.column("v1").to_pylist() == ["x"]
+    assert net_change(varchar, NetRules(shape, mapped(its_relations, shape))).rows.column("v1").to_pylist() == ["x"]

@@ -70,7 +70,7 @@ def test_equals_the_sequential_one(history: History, data: st.DataObject) -> Non
     rows, _ = distributed(history, tasks, partitions=data.draw(st.integers(1, 3)))
     assert as_set(rows) == as_set(run(ordered_net(NetRules(SHAPE, history.relations)), history.rows))
     assert applied(typed(history.before), rows, truncated=False) == typed(history.after)
-    sequential = net_change(history.rows, history.relations, SHAPE)
+    sequential = net_change(history.rows, NetRules(SHAPE, history.relations))
     assert all(rows.column("fresh").to_pylist()) == sequential.insert_only
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.apply.net_change.multiset import summed
 from spark_jobs.apply.net_change.net_change import NetChange, net_change
+from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.errors import NeedsSnapshotError
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Delete, Insert, Message, Truncate, TupleData, Update
 from spark_jobs.logicalrep.relation import fingerprint
@@ -28,7 +29,7 @@ ROWS: list[TupleData] = [
 
 
 def net(*messages: Message) -> NetChange:
-    return net_change(log_rows(messages, fingerprint(WIRE)), RELATIONS, KEYLESS)
+    return net_change(log_rows(messages, fingerprint(WIRE)), NetRules(KEYLESS, RELATIONS))
 
 
 def typed(row: TupleData) -> Typed:
@@ -83,7 +84,7 @@ def test_which_rows_go_does_not_depend_on_the_order(
     """The oldest of equal rows goes with each change: what the table then lists is what all changes at once leave."""
     before, messages, _ = history
     rows = log_rows(messages, fingerprint(WIRE))
-    result = net_change(rows, RELATIONS, KEYLESS, commit_columns=("_commit_lsn",))
+    result = net_change(rows, NetRules(KEYLESS, RELATIONS, commit_columns=("_commit_lsn",)))
     left: dict[Typed, list[int]] = {} if result.truncated else {row: [0] * count for row, count in before.items()}
     gone: Counter[Typed] = Counter()
     for copies, *values, lsn in (tuple(row.values()) for row in result.rows.to_pylist()):
@@ -143,10 +144,10 @@ def test_the_leaves_say_whether_old_rows_are_whole_and_the_letter_does_not(
     old = (key_alone, None) if letter == "d" else (None, key_alone)
     rows, relations = log_rows([Delete(RELID, *old)], fingerprint(wire)), mapped({fingerprint(wire): wire}, shape)
     if whole:
-        assert net_change(rows, relations, shape).rows.column("copies").to_pylist() == [-1]
+        assert net_change(rows, NetRules(shape, relations)).rows.column("copies").to_pylist() == [-1]
         return
     with pytest.raises(NeedsSnapshotError, match="without its old row") as refused:
-        net_change(rows, relations, shape)
+        net_change(rows, NetRules(shape, relations))
     assert "pg_partition_tree('public.t')" in refused.value.hint
 
 

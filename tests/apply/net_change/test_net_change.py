@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.apply.net_change.net_change import NetChange, net_change
+from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.errors import DecodeError, NeedsSnapshotError, SchemaChangeError, UnrepresentableError
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, BinaryValue, Delete, Insert, Message, Truncate, Update
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
@@ -23,13 +24,13 @@ RELATIONS = mapped({fingerprint(WIRE): WIRE})
 
 
 def net(*messages: Message) -> NetChange:
-    return net_change(log_rows(messages, fingerprint(WIRE)), RELATIONS, SHAPE)
+    return net_change(log_rows(messages, fingerprint(WIRE)), NetRules(SHAPE, RELATIONS))
 
 
 @settings(max_examples=150)
 @given(histories())
 def test_equals_the_dictionary(history: History) -> None:
-    result = net_change(history.rows, history.relations, SHAPE)
+    result = net_change(history.rows, NetRules(SHAPE, history.relations))
     before = typed(history.before)
     assert applied(before, result.rows, result.truncated) == typed(history.after)
     counts = [sum(isinstance(message, kind) for message in history.messages) for kind in (Insert, Update, Delete)]
@@ -48,7 +49,7 @@ def test_two_ranges_one_after_the_other_equal_one(history: History, data: st.Dat
     cut = data.draw(st.integers(0, len(ordered)))
     table = typed(history.before)
     for part in (ordered.slice(0, cut), ordered.slice(cut)):
-        result = net_change(part, history.relations, SHAPE)
+        result = net_change(part, NetRules(SHAPE, history.relations))
         table = applied(table, result.rows, result.truncated)
     assert table == typed(history.after)
 
@@ -71,10 +72,10 @@ def test_an_unchanged_value_is_not_the_null_of_an_old_tuple() -> None:
     under_full = relation_message("f")
     relations = mapped({fingerprint(under_full): under_full})
     moved = Update(RELID, None, (b"1", b"", None, None, None), (b"2", b"", None, U, None))
-    kept = net_change(log_rows([moved], fingerprint(under_full)), relations, SHAPE)
+    kept = net_change(log_rows([moved], fingerprint(under_full)), NetRules(SHAPE, relations))
     upsert = kept.rows.to_pylist()[1]
     assert (upsert["op"], upsert["v0"], upsert["v3"], upsert["u3"], upsert["f0"]) == (1, 2, None, True, 1)
-    carried = net_change(log_rows([insert(b"1", b"doc"), moved], fingerprint(under_full)), relations, SHAPE)
+    carried = net_change(log_rows([insert(b"1", b"doc"), moved], fingerprint(under_full)), NetRules(SHAPE, relations))
     assert [(row["v0"], row["v3"]) for row in carried.rows.to_pylist()] == [(2, "doc")]
 
 
@@ -164,12 +165,12 @@ def test_impossible_changes_are_errors_with_their_position(messages: list[Messag
 def test_a_position_given_twice_is_an_error() -> None:
     rows = log_rows([insert(b"1", b""), insert(b"2", b"")], fingerprint(WIRE), [(5, 1), (5, 1)])
     with pytest.raises(DecodeError, match=r"two changes of public\.t at 0/5#1"):
-        net_change(rows, RELATIONS, SHAPE)
+        net_change(rows, NetRules(SHAPE, RELATIONS))
 
 
 def test_unknown_relation_version() -> None:
     with pytest.raises(DecodeError, match="no Relation message"):
-        net_change(log_rows([insert(b"1", b"")], 1), RELATIONS, SHAPE)
+        net_change(log_rows([insert(b"1", b"")], 1), NetRules(SHAPE, RELATIONS))
 
 
 def test_other_columns_are_a_schema_change() -> None:
@@ -178,7 +179,7 @@ def test_other_columns_are_a_schema_change() -> None:
     messages: list[Message] = [insert(b"1", b""), Insert(RELID, (b"2",))]
     rows = log_rows(messages, [fingerprint(WIRE), fingerprint(other)])
     with pytest.raises(SchemaChangeError, match=r"columns of public\.t changed before 0/2#0"):
-        net_change(rows, {**RELATIONS, **mapped({fingerprint(other): other})}, SHAPE)
+        net_change(rows, NetRules(SHAPE, {**RELATIONS, **mapped({fingerprint(other): other})}))
 
 
 DATED = TableShape(
@@ -197,16 +198,16 @@ def test_only_rows_of_the_outcome_are_cast_and_a_key_is_never_null() -> None:
     version = fingerprint(wire)
     day = b"2024-01-01"
     overwritten: list[Message] = [Insert(RELID, (day, b"infinity")), Update(RELID, None, None, (day, day))]
-    assert len(net_change(log_rows(overwritten, version), mapped({version: wire}, DATED), DATED).rows) == 1
+    assert len(net_change(log_rows(overwritten, version), NetRules(DATED, mapped({version: wire}, DATED))).rows) == 1
     value = log_rows([Insert(RELID, (day, b"infinity"))], version)
     with pytest.raises(UnrepresentableError, match=r"public\.t column d: .* in the changes 0/1#0 to 0/1#0"):
-        net_change(value, mapped({version: wire}, DATED), DATED)
-    assert net_change(value, mapped({version: wire}, DATED), DATED, on_unrepresentable="null").rows.column(
+        net_change(value, NetRules(DATED, mapped({version: wire}, DATED)))
+    assert net_change(value, NetRules(DATED, mapped({version: wire}, DATED), on_unrepresentable="null")).rows.column(
         "v1"
     ).to_pylist() == [None]
     key = log_rows([Insert(RELID, (b"infinity", day))], version)
     with pytest.raises(UnrepresentableError, match="column id"):
-        net_change(key, mapped({version: wire}, DATED), DATED, on_unrepresentable="null")
+        net_change(key, NetRules(DATED, mapped({version: wire}, DATED), on_unrepresentable="null"))
 
 
 def test_an_identity_without_the_lakes_key_is_refused_unless_nothing_has_to_find_its_row() -> None:
@@ -214,10 +215,10 @@ def test_an_identity_without_the_lakes_key_is_refused_unless_nothing_has_to_find
     wire = write_message(Relation(RELID, "public", "t", "i", tuple(columns)))
     relations = mapped({fingerprint(wire): wire})
     inserts = log_rows([insert(b"1", b"")], fingerprint(wire))
-    assert len(net_change(inserts, relations, SHAPE).rows) == 1
+    assert len(net_change(inserts, NetRules(SHAPE, relations)).rows) == 1
     moved: list[Message] = [insert(b"1", b""), Update(RELID, None, None, (b"2", b"", b"7", None, None))]
     with pytest.raises(SchemaChangeError, match=r"identity of public\.t is \(number\) at 0/2#0, .* by \(id, part\)"):
-        net_change(log_rows(moved, fingerprint(wire)), relations, SHAPE)
+        net_change(log_rows(moved, fingerprint(wire)), NetRules(SHAPE, relations))
 
 
 def test_an_identity_wider_than_the_lakes_key_is_refused_its_old_keys_were_of_several_rows() -> None:
@@ -226,7 +227,7 @@ def test_an_identity_wider_than_the_lakes_key_is_refused_its_old_keys_were_of_se
     relations = mapped({fingerprint(wire): wire})
     deleted: list[Message] = [Delete(RELID, (b"1", b"", b"7", None, None), None)]
     with pytest.raises(SchemaChangeError, match=r"is \(id, number, part\) at 0/1#0, .* by \(id, part\)"):
-        net_change(log_rows(deleted, fingerprint(wire)), relations, SHAPE)
+        net_change(log_rows(deleted, fingerprint(wire)), NetRules(SHAPE, relations))
 
 
 def test_from_default_to_full_in_one_range() -> None:
@@ -234,14 +235,14 @@ def test_from_default_to_full_in_one_range() -> None:
     row = (b"1", b"", b"5", b"doc", None)
     messages: list[Message] = [Insert(RELID, row), Update(RELID, None, row, (b"2", b"", None, U, None))]
     rows = log_rows(messages, [fingerprint(WIRE), fingerprint(full)])
-    result = net_change(rows, {**RELATIONS, **mapped({fingerprint(full): full})}, SHAPE)
+    result = net_change(rows, NetRules(SHAPE, {**RELATIONS, **mapped({fingerprint(full): full})}))
     assert [(row["v0"], row["v2"], row["v3"]) for row in result.rows.to_pylist()] == [(2, None, "doc")]
 
 
 def test_a_relation_message_of_another_table_is_refused() -> None:
     wire = write_message(Relation(RELID + 1, "public", "t", "d", ()))
     with pytest.raises(DecodeError, match="is of relation 16385"):
-        net_change(log_rows([insert(b"1", b"")], 9), mapped({9: wire}), SHAPE)
+        net_change(log_rows([insert(b"1", b"")], 9), NetRules(SHAPE, mapped({9: wire})))
 
 
 @pytest.mark.slow
@@ -257,7 +258,8 @@ def test_the_arrow_types_of_other_readers(history: History) -> None:
             ]
         )
     )
-    assert net_change(wide, history.relations, SHAPE) == net_change(history.rows, history.relations, SHAPE)
+    rules = NetRules(SHAPE, history.relations)
+    assert net_change(wide, rules) == net_change(history.rows, rules)
 
 
 def test_zero_and_minus_zero_are_one_key() -> None:
@@ -272,5 +274,5 @@ def test_zero_and_minus_zero_are_one_key() -> None:
     columns = (RelationColumn("id", 701, -1, True), RelationColumn("n", 23, -1, False))
     wire = write_message(Relation(RELID, "public", "t", "d", columns))
     update = Update(RELID, (b"0", None), None, (b"-0", b"1"))
-    rows = net_change(log_rows([update], 3), mapped({3: wire}, shape), shape).rows.to_pylist()
+    rows = net_change(log_rows([update], 3), NetRules(shape, mapped({3: wire}, shape))).rows.to_pylist()
     assert [(row["op"], str(row["v0"])) for row in rows] == [(1, "-0.0")]

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.apply.net_change.net_change import net_change
+from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.logicalrep.messages import Begin, Delete, Insert, Truncate, Update
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
@@ -109,7 +110,7 @@ def test_old_state_to_new_state(every_database: Database, identity: str, truncat
         for index, c in enumerate(relation.columns)
     )
     shape = TableShape(relation.relid, QualifiedName("public", "t"), columns)
-    net = net_change(rows, mapped(relations, shape), shape)
+    net = net_change(rows, NetRules(shape, mapped(relations, shape)))
     assert net.truncated == truncate
     assert applied(before, net.rows, [0], truncated=net.truncated) == after
     if identity == "DEFAULT" and not truncate:
@@ -138,6 +139,6 @@ def test_a_toasted_key_column(every_database: Database) -> None:
         for index, c in enumerate(relation.columns)
     )
     shape = TableShape(relation.relid, QualifiedName("public", "t"), columns)
-    net = net_change(rows, mapped(relations, shape), shape)
+    net = net_change(rows, NetRules(shape, mapped(relations, shape)))
     expected = [{"op": 1, "v0": row[0], "v1": row[1], "v2": row[2]} for row in database.execute("SELECT * FROM t")]
     assert net.rows.to_pylist() == expected

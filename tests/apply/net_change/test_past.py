@@ -144,7 +144,7 @@ def _values(row: dict[str, Any], before: dict[Key, Row]) -> Row:
 @settings(max_examples=150)
 @given(histories())
 def test_soft_deletes(history: History) -> None:
-    net = net_change(history.rows, history.relations, SHAPE, mode="soft_delete")
+    net = net_change(history.rows, NetRules(SHAPE, history.relations, mode="soft_delete"))
     ended = int(net.ended.lsn) if net.ended else None
     assert soft_deleted(history, net.rows, ended) == one_by_one(history).last
 
@@ -153,7 +153,7 @@ def test_soft_deletes(history: History) -> None:
 @settings(max_examples=150)
 @given(histories())
 def test_history(history: History) -> None:
-    net = net_change(history.rows, history.relations, SHAPE, mode="history")
+    net = net_change(history.rows, NetRules(SHAPE, history.relations, mode="history"))
     ended = int(net.ended.lsn) if net.ended else None
     found, expected = versioned(history, net.rows, ended), one_by_one(history)
     assert found.open == expected.open
@@ -168,7 +168,7 @@ def test_history(history: History) -> None:
 @given(history=histories())
 def test_each_row_names_the_commit_that_wrote_it(mode: Mode, history: History) -> None:
     net, kept = (
-        net_change(history.rows, history.relations, SHAPE, mode=mode, commit_columns=COMMITS),
+        net_change(history.rows, NetRules(SHAPE, history.relations, mode=mode, commit_columns=COMMITS)),
         one_by_one(history),
     )
     for row in net.rows.to_pylist():
@@ -195,7 +195,7 @@ def test_executors_give_the_same_result(mode: Mode, history: History, data: st.D
     tasks = [changes.filter(pa.array([task == its for its in where], pa.bool_())) for task in range(3)]
     sent = [batch for task in tasks for batch in partial_net(rules)(iter(task.to_batches(max_chunksize=4)))]
     whole = _run(ordered_net(rules), [changes], mode)
-    driver = net_change(history.rows, history.relations, SHAPE, mode=mode, commit_columns=COMMITS).rows
+    driver = net_change(history.rows, NetRules(SHAPE, history.relations, mode=mode, commit_columns=COMMITS)).rows
     assert _as_set(whole, driver) == _as_set(driver, driver)
     if not sent or any(leans for batch in sent for leans in batch.column("leans").to_pylist()):
         return
@@ -235,7 +235,7 @@ def test_every_change_is_a_row(history: History) -> None:
             expected.append((lsn, ordinal, "update_before", old[0]))
         new = getattr(message, "new", None) or old or (None,)
         expected.append((lsn, ordinal, type(message).__name__.lower(), new[0]))
-    net = net_change(history.rows, history.relations, history.shape, mode="append")
+    net = net_change(history.rows, NetRules(history.shape, history.relations, mode="append"))
     driver = _changes(net.rows)
     assert net.insert_only
     assert driver == sorted(expected, key=_order)
@@ -262,7 +262,7 @@ def _order(change: tuple[Any, ...]) -> tuple[Any, ...]:
 @given(histories(truncates=False))
 def test_what_was_not_sent_is_named(history: History) -> None:
     """A null in an old tuple is called so, too, where the leaf may have sent its key alone."""
-    rows = net_change(history.rows, history.relations, history.shape, mode="append").rows.to_pylist()
+    rows = net_change(history.rows, NetRules(history.shape, history.relations, mode="append")).rows.to_pylist()
     by_place = {
         (row["commit_lsn"], row["ordinal"]): row["not_sent"] for row in rows if row["operation"] != "update_before"
     }
