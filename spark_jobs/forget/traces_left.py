@@ -26,7 +26,7 @@ from spark_jobs.delta.whole_files import content_of
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.folder_template import UNREPRESENTABLE_FOLDER
 from spark_jobs.forget.forget_records import of_rows
-from spark_jobs.forget.logged_traces import LoggedTraces, logged_traces
+from spark_jobs.forget.logged_traces import logged_traces
 from spark_jobs.forget.row_keys import RowKeys, matches, row_keys
 from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Progress, Step, silent
@@ -87,8 +87,9 @@ def find_traces(
         of_tables = [_TableSearch.of(pipeline, each, keys_of_rows) for each in names]
         searches.of_bytes.extend(each.in_bytes for each in of_tables)
         searches.of_rows.extend(each.in_rows for each in of_tables)
-        searches.of_rows.append(_of_log(logged_traces(pipeline.lake, keys_of_rows, sys.maxsize)))
-        searches.of_rows.append(_of_records(of_rows(names, keys_of_rows)))
+        logged = logged_traces(pipeline.lake, keys_of_rows, sys.maxsize)
+        searches.of_rows.append(_chosen_in("change_log", logged.among, "data"))
+        searches.of_rows.append(_chosen_in(UNREPRESENTABLE_FOLDER, of_rows(names, keys_of_rows), "key"))
     files = files_below(pipeline.lake.root)
     traces: list[TraceFound] = []
     for number, file in enumerate(files):
@@ -160,18 +161,10 @@ def _leaves(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
             yield name, values
 
 
-def _of_log(logged: LoggedTraces) -> Callable[[str, pa.RecordBatch], Iterator[str]]:
+def _chosen_in(folder: str, chosen: Chosen, where: str) -> Callable[[str, pa.RecordBatch], Iterator[str]]:
     def in_rows(name: str, rows: pa.RecordBatch) -> Iterator[str]:
-        if name.startswith("change_log/") and _LOG not in name and pc.any(logged.among(rows)).as_py():
-            yield "data"
-
-    return in_rows
-
-
-def _of_records(chosen: Chosen) -> Callable[[str, pa.RecordBatch], Iterator[str]]:
-    def in_rows(name: str, rows: pa.RecordBatch) -> Iterator[str]:
-        if name.startswith(f"{UNREPRESENTABLE_FOLDER}/") and _LOG not in name and pc.any(chosen(rows)).as_py():
-            yield "key"
+        if name.startswith(f"{folder}/") and _LOG not in name and pc.any(chosen(rows)).as_py():
+            yield where
 
     return in_rows
 

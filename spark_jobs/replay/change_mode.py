@@ -84,11 +84,14 @@ def change_modes(run: Run, names: Sequence[QualifiedName]) -> tuple[ModeChanged,
     done: list[ModeChanged] = []
     with run.guarded() as run:
         for state in todo:
-            changed = _changed_or_error(run, state)
+            form = pipeline.form_of(state.name)
+            try:
+                changed = _locked_and_changed(run, state.name)
+            except CdcError as error:
+                commits = form.commit_columns
+                changed = ModeChanged(state.name, state.mode, form.mode, error=error, commit_columns=commits)
             done += [changed] if changed is not None else []
-            run.progress(
-                Step("mode", f"{state.name} to {pipeline.form_of(state.name)}", len(done), len(todo), "tables")
-            )
+            run.progress(Step("mode", f"{state.name} to {form}", len(done), len(todo), "tables"))
         made = [table.name for table in done if table.error is None]
         with run.guard.cuts():
             show_in_latest_cut(pipeline.lake, LandedWindows.of(pipeline).identity, made)
@@ -110,14 +113,6 @@ def _in_other_forms(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[
         and not is_of_earlier_chapter(state, chapter)
         and shows_another(pipeline, state) is None
     ]
-
-
-def _changed_or_error(run: Run, state: TableState) -> ModeChanged | None:
-    try:
-        return _locked_and_changed(run, state.name)
-    except CdcError as error:
-        form = run.pipeline.form_of(state.name)
-        return ModeChanged(state.name, state.mode, form.mode, error=error, commit_columns=form.commit_columns)
 
 
 @again_when_overtaken
