@@ -40,6 +40,7 @@ from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.opened_table import opened_table
 from spark_jobs.writers.plain_table import has_known_columns, plain_table, without_rows
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows
+from spark_jobs.writers.table_features import set_properties
 from spark_jobs.writers.table_writer import WrittenTable, record
 from spark_jobs.writers.write_choice import compaction_writer
 
@@ -155,12 +156,13 @@ def _erased_by_spark(run: Run, name: QualifiedName, keys: RowKeys, path: Locatio
                 own.sql(f"REORG TABLE {table} APPLY (PURGE)")
             interval = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]["properties"].get(CHECKPOINT_PROPERTY)
             listed = ListedTable.required(path)
-            own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{CHECKPOINT_PROPERTY}' = '1', '{ERASED}' = '{_now()}')")
+            set_properties(own, path, {CHECKPOINT_PROPERTY: "1", ERASED: _now()})
         version = commit_without_rows(spark, path, provenance)
         with isolated_session(spark, {}) as own:  # 1 is what a call that was killed has left
-            as_before = f"SET TBLPROPERTIES ('{CHECKPOINT_PROPERTY}' = '{interval}')"
-            as_default = f"UNSET TBLPROPERTIES IF EXISTS ('{CHECKPOINT_PROPERTY}')"
-            own.sql(f"ALTER TABLE {table} {as_before if interval not in (None, '1') else as_default}")
+            if interval not in (None, "1"):
+                set_properties(own, path, {CHECKPOINT_PROPERTY: interval})
+            else:
+                own.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES IF EXISTS ('{CHECKPOINT_PROPERTY}')")
     return _Erased(rows, listed, version)
 
 

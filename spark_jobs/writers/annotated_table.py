@@ -17,6 +17,7 @@ from spark_jobs.writers.delta_fields import ATTNUM, COMMENT, COMMENTED, annotate
 from spark_jobs.writers.delta_table import table_at
 from spark_jobs.writers.merge_sql import quoted, sql_text
 from spark_jobs.writers.opened_table import FEATURES, opened_table
+from spark_jobs.writers.table_features import set_properties
 from spark_jobs.writers.table_metadata import commit_metadata, said_by_source
 
 if TYPE_CHECKING:
@@ -44,12 +45,11 @@ def _by_spark(spark: SparkSession, path: Location, annotations: TableAnnotations
         detail = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
         text = description(detail["description"], detail["properties"], annotations)
         if text is not None:
-            properties = f"'{COMMENT}' = {sql_text(text)}, '{COMMENTED}' = '{'true' if text else 'false'}'"
-            statements.append(f"SET TBLPROPERTIES ({properties})")
+            set_properties(own, path, {COMMENT: text, COMMENTED: "true" if text else "false"})
         for field in table_at(own, path).schema:
             now = annotated(field.metadata, known.get(field.metadata.get(ATTNUM, 0))).get(COMMENT, "")
             if now != field.metadata.get(COMMENT, ""):
                 statements.append(f"ALTER COLUMN {quoted(field.name)} COMMENT {sql_text(now)}")
         for statement in statements:
             own.sql(f"ALTER TABLE {table} {statement}")
-    return bool(statements)
+    return text is not None or bool(statements)

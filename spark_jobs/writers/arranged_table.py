@@ -21,8 +21,8 @@ from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.writers.delta_table import table_at, table_columns
-from spark_jobs.writers.merge_sql import quoted, sql_text
-from spark_jobs.writers.table_features import COLUMN_MAPPING, add_features, features_of_columns
+from spark_jobs.writers.merge_sql import quoted
+from spark_jobs.writers.table_features import COLUMN_MAPPING, add_features, features_of_columns, set_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,9 +57,7 @@ def arrange(spark: SparkSession, path: Location, layout: TableLayout) -> None:
         return
     with isolated_session(spark, {}) as own:
         arrangement, table = Arrangement.of(own, path), delta_identifier(path)
-        if missing := {name: value for name, value in layout.properties if arrangement.properties.get(name) != value}:
-            listed = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in missing.items())
-            own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({listed})")
+        set_properties(own, path, dict(layout.properties), arrangement.properties)
         if layout.cluster_by and layout.cluster_by != arrangement.clustered_by:
             own.sql(f"ALTER TABLE {table} CLUSTER BY ({', '.join(map(quoted, layout.cluster_by))})")
         if layout.partition_by and layout.partition_by != arrangement.partitioned_by:
@@ -88,7 +86,7 @@ def rewriting(
         if _refuses(before, layout, lake_columns, columns):
             _log.warning("%s: its change data feed has a gap here, because the table's columns change", path)
             with isolated_session(spark, {}) as own:
-                own.sql(f"ALTER TABLE {delta_identifier(path)} SET TBLPROPERTIES ('{_FEED}' = 'false')")
+                set_properties(own, path, {_FEED: "false"})
     yield
     path.storage.memory(_Arranged).pop(path, None)
     kept = before.clustered_by if before is not None and not layout.columns else ()

@@ -20,7 +20,14 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.readable_size import size
 from spark_jobs.spark.causes import text_of
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.writers.table_features import COLUMN_MAPPING, DELETION_VECTORS, TIMESTAMP_NTZ, features_of
+from spark_jobs.storage import Location
+from spark_jobs.writers.table_features import (
+    COLUMN_MAPPING,
+    DELETION_VECTORS,
+    TIMESTAMP_NTZ,
+    features_of,
+    set_properties,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -50,7 +57,8 @@ class TableSimplified:
 
 def simplify(pipeline: Pipeline, name: QualifiedName, spark: SparkSession) -> TableSimplified:
     """Drop the features that the table does not need. Raises Spark's own exceptions; it may be repeated then."""
-    table = delta_identifier(pipeline.lake.table(name))
+    path = pipeline.lake.table(name)
+    table = delta_identifier(path)
     with isolated_session(spark, {}) as own:
         detail = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
         columns = [(field.name, field.dataType.simpleString()) for field in own.table(table).schema]
@@ -63,10 +71,10 @@ def simplify(pipeline: Pipeline, name: QualifiedName, spark: SparkSession) -> Ta
         for feature in dropped:
             own.sql(f"ALTER TABLE {table} DROP FEATURE {feature}")
         if DELETION_VECTORS.name in dropped and _are_unwanted(detail):  # Delta drops the property, too
-            own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{DELETION_VECTORS.key}' = 'false')")
+            set_properties(own, path, {DELETION_VECTORS.key: "false"})
         if dropped or _PROTECTION in detail["tableFeatures"]:
             history = History.for_cuts(pipeline.retention.cuts)
-            if reason := _drop_protection(own, table, history):
+            if reason := _drop_protection(own, path, history):
                 reasons[_PROTECTION] = reason
             else:
                 dropped.append(_PROTECTION)
@@ -91,12 +99,12 @@ def _are_unwanted(detail: Row) -> bool:
     return str(detail["properties"].get(DELETION_VECTORS.key)) == "false"
 
 
-def _drop_protection(spark: SparkSession, table: str, history: History) -> str:
+def _drop_protection(spark: SparkSession, path: Location, history: History) -> str:
     """Why it stays; empty if it is dropped. Before Delta looks which versions are left, it removes those that are older
     than the property says, by default a day: then versions that cuts name could not be read."""
-    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_LOG_STAYS}' = '{interval(history.log)}')")
+    set_properties(spark, path, {_LOG_STAYS: interval(history.log)})
     try:
-        spark.sql(f"ALTER TABLE {table} DROP FEATURE {_PROTECTION} TRUNCATE HISTORY")
+        spark.sql(f"ALTER TABLE {delta_identifier(path)} DROP FEATURE {_PROTECTION} TRUNCATE HISTORY")
     except Exception as error:
         if _VERSIONS_ARE_LEFT not in text_of(error):
             raise

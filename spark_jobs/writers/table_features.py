@@ -6,7 +6,7 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#table-features
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
+from spark_jobs.writers.merge_sql import sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +87,14 @@ def add_features(spark: SparkSession, path: Location, features: Sequence[Feature
     if not features:
         return
     with isolated_session(spark, {}) as own:
-        table = delta_identifier(path)
-        keys = {row["key"] for row in own.sql(f"SHOW TBLPROPERTIES {table}").collect()}
-        if missing := ", ".join(f"'{each.key}' = '{each.value}'" for each in features if each.key not in keys):
-            own.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({missing})")
+        keys = {row["key"] for row in own.sql(f"SHOW TBLPROPERTIES {delta_identifier(path)}").collect()}
+        set_properties(own, path, {each.key: each.value for each in features if each.key not in keys})
+
+
+def set_properties(spark: SparkSession, path: str, properties: Mapping[str, str], old: Mapping[str, str] = {}) -> None:
+    """Set those of the ``properties`` of a table that are not so already. ``old``: those that it has, as far as that is
+    known. Raises Spark's own exceptions."""
+    others = {name: value for name, value in properties.items() if old.get(name) != value}
+    if others:
+        listed = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in others.items())
+        spark.sql(f"ALTER TABLE {delta_identifier(path)} SET TBLPROPERTIES ({listed})")

@@ -36,7 +36,7 @@ from spark_jobs.writers.plain_table import (
     small_files,
 )
 from spark_jobs.writers.simpler_table import TableSimplified
-from spark_jobs.writers.table_features import TRANSACTIONS_STAY, short_log
+from spark_jobs.writers.table_features import TRANSACTIONS_STAY, set_properties, short_log
 from spark_jobs.writers.write_choice import compaction_writer
 
 if TYPE_CHECKING:
@@ -103,9 +103,8 @@ def _keep_with_spark(spark: SparkSession, path: Location, cuts: timedelta, histo
         if is_due:
             own.sql(f"REORG TABLE {table} APPLY (PURGE)")
         since = now.isoformat(timespec="seconds") if is_due or purged is None else purged
-        _set_properties(
-            own, table, before["properties"], {**_wanted(path, before["properties"], history), _PURGED: since}
-        )
+        wanted = {**_wanted(path, before["properties"], history), _PURGED: since}
+        set_properties(own, path, wanted, before["properties"])
         own.sql(f"OPTIMIZE {table}")
         own.sql(f"VACUUM {table}")
         after = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
@@ -116,11 +115,3 @@ def _wanted(path: Location, properties: Mapping[str, str], history: History) -> 
     """The properties to be set on the table at ``path``, which has ``properties``."""
     of_owner = {name: properties.get(name, value) for name, value in short_log(path).items()}
     return of_owner | history.properties | TRANSACTIONS_STAY
-
-
-def _set_properties(
-    spark: SparkSession, table: str, old_properties: Mapping[str, str], properties: Mapping[str, str]
-) -> None:
-    if others := {name: value for name, value in properties.items() if old_properties.get(name) != value}:
-        assignments = ", ".join(f"'{name}' = '{value}'" for name, value in others.items())
-        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({assignments})")
