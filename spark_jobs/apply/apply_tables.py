@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 
 from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.net_change.net_of_range import landed_range, net_of_range
 from spark_jobs.apply.net_of_regions import net_of_regions
-from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import first_missing
@@ -93,11 +93,12 @@ def _apply_ahead(work: TableRange) -> TableApplied:
     whether the next one has to wait.
     """
     state = work.state_now()
+    without_commit = partial(TableApplied.without_commit, work.name, state=state)
     if error := needs_new_generation(work.pipeline, state):
-        return TableApplied.without_commit(work.name, work.last, state=state, error=error)
+        return without_commit(work.last, error=error)
     ahead = work.after(state)
     if ahead is None:
-        return TableApplied.without_commit(work.name, work.last, "already applied", state=state)
+        return without_commit(work.last, "already applied")
     accepted, refused = accepted_windows(ahead.markers, state, work.policy)
     changed = change_without_event(accepted, state)
     understood, unknown = understood_windows(accepted, state)
@@ -105,9 +106,9 @@ def _apply_ahead(work: TableRange) -> TableApplied:
     # the regions were read at the end of all windows, so the range cannot be cut short with them
     regions = ahead.regions if changed and stop is None else None
     if changed and not (regions and regions.make_up_for(accepted, state)):
-        return TableApplied.without_commit(work.name, accepted[-1], state=state, error=changed)
+        return without_commit(accepted[-1], error=changed)
     if not understood:
-        return TableApplied.without_commit(work.name, ahead.first, state=state, error=stop)
+        return without_commit(ahead.first, error=stop)
     result = _apply_range(replace(ahead, markers=understood, regions=regions))
     return result if stop is None or result.error is not None else replace(result, outcome="stopped", error=stop)
 
@@ -121,9 +122,12 @@ def _apply_range(work: TableRange) -> TableApplied:
                 f" {missing}",
                 hint=new_snapshot(work.name),
             )
-        if work.regions is not None:
+        if (regions := work.regions) is not None:
             _annotate(work)
-            return _apply_regions(work.opening(work.state.version), work.regions, result)
+            work = work.opening()
+            with net_of_regions(work, regions) as (net, partitions):
+                provenance = replace(work.provenance(net.changes), partitions=partitions)
+                return _commit(work, provenance, net, replace(result, partitions=partitions))
         if not work.concerns_table():  # no read, no scan, and no commit but of what the source says about the table
             return _columns_followed(work, result) if _annotate(work) else result
         work = work.opening(work.state.version)
@@ -164,13 +168,6 @@ def log_read_ahead(work: TableRange) -> Iterator[None]:
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as ahead:
         ahead.submit(lambda: table_at(work.run.spark(), work.path).inputFiles())
         yield
-
-
-def _apply_regions(work: TableRange, regions: RegionsRead, before: TableApplied) -> TableApplied:
-    """Raises SchemaChangeError where only a new snapshot helps: then nothing has been written."""
-    with net_of_regions(work, regions) as (net, partitions):
-        provenance = replace(work.provenance(net.changes), partitions=partitions)
-        return _commit(work, provenance, net, replace(before, partitions=partitions))
 
 
 def _annotate(work: TableRange, *, anew: bool = False) -> bool:
