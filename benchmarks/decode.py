@@ -102,7 +102,7 @@ def main() -> None:
     rules = NetRules(shape, versions)
     partial, final = partial_net(rules), final_net(rules)
     batches = rows.to_batches(max_chunksize=10_000)
-    outcome = pa.Table.from_batches(partial(iter(batches)), schema=arrow_schema(partial_fields(rules.mode)))
+    outcome = pa.Table.from_batches(partial(iter(batches)), schema=arrow_schema(partial_fields(rules)))
     print(f"the partial step keeps {len(outcome):,} rows")
     best("partial net", lambda: list(partial(iter(batches))))
     best("final net of what is left", lambda: list(final(iter(outcome.to_batches()))))

@@ -4,9 +4,9 @@
 ::
 
     log.where(<one table, kinds I U D>)
-       .mapInArrow(partial_net(rules), ddl(partial_fields(mode)))   each task gives its rows their keys
+       .mapInArrow(partial_net(rules), ddl(partial_fields(rules)))   each task gives its rows their keys
        .repartition(n, "key")                                       all rows of one key into one partition
-       .mapInArrow(final_net(rules), ddl(final_fields(...)))        the net change, decoded and cast
+       .mapInArrow(final_net(rules), ddl(final_fields(rules)))        the net change, decoded and cast
 
 Contract for the caller:
 
@@ -41,8 +41,7 @@ from spark_jobs.apply.net_change.carry import has_unchanged, unknown_puts
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.net_change.rows import NetRows, all_columns
 from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, NetField, arrow_schema, misfit_fields
-from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import CommitColumn, Mode, holds_changes, keeps_past
+from spark_jobs.table_mode import holds_changes, keeps_past
 
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 Task: TypeAlias = "Callable[[Batches], Batches]"
@@ -66,25 +65,25 @@ _BYTES = 64 << 20
 _OUTPUT_ROWS = 50_000
 
 
-def input_fields(mode: Mode, commit_columns: tuple[CommitColumn, ...] = ()) -> tuple[NetField, ...]:
+def input_fields(rules: NetRules) -> tuple[NetField, ...]:
     """The columns of the change log that the first step reads."""
-    timed = (_COMMIT_TIME,) if keeps_past(mode) or commit_columns else ()
-    return (*_CHANGES, *timed, *((_XID,) if holds_changes(mode) else ()))
+    timed = (_COMMIT_TIME,) if keeps_past(rules.mode) or rules.commit_columns else ()
+    return (*_CHANGES, *timed, *((_XID,) if holds_changes(rules.mode) else ()))
 
 
-def partial_fields(mode: Mode, commit_columns: tuple[CommitColumn, ...] = ()) -> tuple[NetField, ...]:
+def partial_fields(rules: NetRules) -> tuple[NetField, ...]:
     """What ``partial_net`` yields."""
-    return (*input_fields(mode, commit_columns), *_OF_HALVES)
+    return (*input_fields(rules), *_OF_HALVES)
 
 
-def final_fields(shape: TableShape, mode: Mode = "mirror") -> tuple[NetField, ...]:
-    """All columns that a net change written in this shape can have, then the flags that the driver asks for."""
-    return (*fields_of_changes(shape, mode), FRESH, LEANS)
+def final_fields(rules: NetRules) -> tuple[NetField, ...]:
+    """All columns that a net change can have, then the flags that the driver asks for."""
+    return (*fields_of_changes(rules), FRESH, LEANS)
 
 
-def fields_of_changes(shape: TableShape, mode: Mode = "mirror") -> tuple[NetField, ...]:
+def fields_of_changes(rules: NetRules) -> tuple[NetField, ...]:
     """All columns of ``net_of_changes``: those of misfits come last."""
-    return (*NetColumns.all_possible(shape, mode).fields, *misfit_fields(shape))
+    return (*NetColumns.all_possible(rules.written, rules.mode).fields, *misfit_fields(rules.written))
 
 
 def partial_net(rules: NetRules) -> Task:
@@ -102,13 +101,13 @@ def final_net(rules: NetRules) -> Task:
 
     def run(batches: Batches) -> Batches:
         # columns are taken by name: Spark's batches declare every column nullable, so the schemas differ
-        rows = _whole(batches, partial_fields(rules.mode, rules.commit_columns))
+        rows = _whole(batches, partial_fields(rules))
         if pc.any(rows.column(LEANS.name)).as_py():
-            schema = arrow_schema(final_fields(rules.written, rules.mode))
+            schema = arrow_schema(final_fields(rules))
             yield pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=schema)
             return
         halves = np.asarray(rows.column("half").to_numpy(), dtype=np.int8)
-        yield from _final(rules.rows_by_key(rules.actions(rows, halves), rows))
+        yield from _final(rules.rows_by_key(rules.actions(rows, halves), rows), rules)
 
     return run
 
@@ -117,8 +116,8 @@ def ordered_net(rules: NetRules) -> Task:
     """All changes of the range in one partition → ``final_fields``: ``net_change`` as one task."""
 
     def run(batches: Batches) -> Batches:
-        rows = rules.counting(_whole(batches, input_fields(rules.mode, rules.commit_columns)))
-        yield from _final(rules.rows_by_key(rules.actions(rows), rows))
+        rows = rules.counting(_whole(batches, input_fields(rules)))
+        yield from _final(rules.rows_by_key(rules.actions(rows), rows), rules)
 
     return run
 
@@ -139,11 +138,11 @@ def _partial(rows: pa.Table, rules: NetRules) -> pa.Table:
     unknown = _unknown_to_themselves(actions)
     kept = np.arange(len(actions)) if keeps_past(rules.mode) else _not_superseded(actions, unknown)
     source = rows.take(pa.array(actions.ordered.order[actions.slots[kept]]))
-    named = {field.name: source.column(field.name) for field in input_fields(rules.mode, rules.commit_columns)}
+    named = {field.name: source.column(field.name) for field in input_fields(rules)}
     named["half"] = pa.array(np.where(actions.is_put[kept], PUT_HALF, DELETE_HALF).astype(np.int8))
     named["key"] = actions.keys.take(pa.array(actions.codes[kept]))
     named[LEANS.name] = pa.array(unknown[kept] & actions.moved[kept])
-    return pa.table(named).cast(arrow_schema(partial_fields(rules.mode, rules.commit_columns)))
+    return pa.table(named).cast(arrow_schema(partial_fields(rules)))
 
 
 def _unknown_to_themselves(actions: Actions) -> np.ndarray:
@@ -164,12 +163,11 @@ def _not_superseded(actions: Actions, unknown: np.ndarray) -> np.ndarray:
     return np.flatnonzero((places >= last_whole[actions.codes]) | (places == actions.first_of_key()[actions.codes]))
 
 
-def _final(net: NetRows) -> Batches:
+def _final(net: NetRows, rules: NetRules) -> Batches:
     """The net change in batches of ``final_fields``."""
-    shape, mode = net.columns.shape, net.columns.mode
-    rows = all_columns(net.rows, shape, mode).append_column(FRESH.name, pa.array(net.fresh))
+    rows = all_columns(net.rows, rules.written, rules.mode).append_column(FRESH.name, pa.array(net.fresh))
     rows = rows.append_column(LEANS.name, pa.array(np.zeros(len(rows), dtype=bool)))
-    yield from _in_batches(rows.cast(arrow_schema(final_fields(shape, mode))))
+    yield from _in_batches(rows.cast(arrow_schema(final_fields(rules))))
 
 
 def _whole(batches: Batches, fields: Sequence[NetField]) -> pa.Table:

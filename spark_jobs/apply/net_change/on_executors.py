@@ -73,7 +73,7 @@ def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChange
     by_kind = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
     inserts, updates, deletes = (by_kind.get(kind.value, 0) for kind in _ROW_CHANGES)
     counts = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
-    changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules.mode, rules.commit_columns)))
+    changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules)))
     with staging_folder(work.pipeline.lake, work.state) as folder:
         if rules.nets_by_key:
             net = _by_key(changes, rules, 1 + work.bytes // _PARTITION_BYTES, folder)
@@ -95,9 +95,8 @@ def _counting(rows: DataFrame, rules: NetRules) -> DataFrame:
 
 def _by_key(rows: DataFrame, rules: NetRules, parts: int, folder: str) -> NetSource:
     """In two steps, with a shuffle by key between them."""
-    schema = ddl(final_fields(rules.written, rules.mode))
-    partial = ddl(partial_fields(rules.mode, rules.commit_columns))
-    halves = rows.mapInArrow(partial_net(rules), partial).repartition(parts, "key")
+    schema = ddl(final_fields(rules))
+    halves = rows.mapInArrow(partial_net(rules), ddl(partial_fields(rules))).repartition(parts, "key")
     source = _netted(halves.mapInArrow(final_net(rules), schema), f"{folder}/net", rules)
     if source is None:  # a key move depends on rows in other partitions: one task, in the order of the log
         source = _netted(rows.coalesce(1).mapInArrow(ordered_net(rules), schema), f"{folder}/ordered", rules)
@@ -111,7 +110,7 @@ def _netted(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
     asked = [f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh", *key_ends(rules.shape)]
     asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
     asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
-    staged = _Staged.of(net, folder, final_fields(rules.written, rules.mode), rules.written, asked)
+    staged = _Staged.of(net, folder, final_fields(rules), rules.written, asked)
     row = staged.row
     if row["leans"]:
         return None
@@ -125,7 +124,7 @@ def _netted(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
 
 def _appended(rows: DataFrame, rules: NetRules, landed: LandedChanges, folder: str) -> NetSource:
     """Mode ``append``: one row per change, TRUNCATEs included."""
-    columns, fields = NetColumns(rules.shape, mode=rules.mode), fields_of_changes(rules.shape, rules.mode)
+    columns, fields = NetColumns(rules.shape, mode=rules.mode), fields_of_changes(rules)
     truncates = appended_truncates(truncates_of(landed.rows), rules.shape)
     emptied = rows.sparkSession.createDataFrame(truncates, ddl(columns.fields))
     given = rows.mapInArrow(net_of_changes(rules), ddl(fields)).unionByName(emptied, allowMissingColumns=True)
@@ -134,7 +133,7 @@ def _appended(rows: DataFrame, rules: NetRules, landed: LandedChanges, folder: s
 
 def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
     """For a table without a key: each task sums the copies that it has read, and Spark adds up these sums."""
-    shape, fields = rules.written, fields_of_changes(rules.written)
+    shape, fields = rules.written, fields_of_changes(rules)
     copies = summed_copies(rows.mapInArrow(net_of_changes(rules), ddl(fields)), shape)
     asked = [f"count_if({COPIES.name} < 0) AS going", *key_ends(shape)]
     staged = _Staged.of(copies, folder, fields, shape, asked, f"{COPIES.name} > 0")

@@ -33,7 +33,7 @@ from tests.histories import RELID, SHAPE, History, applied, histories, log_rows,
 WIRE = relation_message("d")
 VERSION = fingerprint(WIRE)
 RULES = NetRules(SHAPE, mapped({VERSION: WIRE}))
-PARTIAL = arrow_schema(partial_fields("mirror"))
+PARTIAL = arrow_schema(partial_fields(RULES))
 
 
 def distributed(history: History, tasks: list[pa.Table], partitions: int) -> tuple[pa.Table, bool]:
@@ -52,7 +52,7 @@ def distributed(history: History, tasks: list[pa.Table], partitions: int) -> tup
 
 def run(function: Task, rows: pa.Table) -> pa.Table:
     return pa.Table.from_batches(
-        function(iter(rows.to_batches(max_chunksize=5))), schema=arrow_schema(final_fields(SHAPE))
+        function(iter(rows.to_batches(max_chunksize=5))), schema=arrow_schema(final_fields(RULES))
     )
 
 

@@ -207,12 +207,16 @@ def test_executors_give_the_same_result(mode: Mode, history: History, data: st.D
 
 def _sent(history: History, mode: Mode) -> pa.Table:
     """What executors read of the log."""
-    return without_truncates(history.rows).select([field.name for field in input_fields(mode, COMMITS)])
+    return without_truncates(history.rows).select(
+        [field.name for field in input_fields(NetRules(SHAPE, {}, mode, commit_columns=COMMITS))]
+    )
 
 
 def _run(function: Any, parts: list[pa.Table], mode: Mode) -> pa.Table:
     batches: Iterator[pa.RecordBatch] = (batch for part in parts for batch in _called(function, part))
-    return pa.Table.from_batches(batches, schema=arrow_schema(final_fields(SHAPE.with_commit_columns(COMMITS), mode)))
+    return pa.Table.from_batches(
+        batches, schema=arrow_schema(final_fields(NetRules(SHAPE, {}, mode, commit_columns=COMMITS)))
+    )
 
 
 def _called(function: Any, part: pa.Table) -> Batches:
