@@ -124,13 +124,13 @@ def _apply_range(work: TableRange) -> TableApplied:
             )
         if (regions := work.regions) is not None:
             _annotate(work)
-            work = work.opening()
+            work = work.with_open_table()
             with net_of_regions(work, regions) as (net, partitions):
                 provenance = replace(work.provenance(net.changes), partitions=partitions)
                 return _commit(work, provenance, net, replace(result, partitions=partitions))
         if not work.concerns_table():  # no read, no scan, and no commit but of what the source says about the table
             return _columns_followed(work, result) if _annotate(work) else result
-        work = work.opening(work.state.version)
+        work = work.with_open_table(work.state.version)
         with log_read_ahead(work):
             landed = landed_range(work)
             if landed is None:
@@ -142,7 +142,7 @@ def _apply_range(work: TableRange) -> TableApplied:
             # before the rows: once they are committed, nobody would do it after a crash
             is_annotated = _annotate(work, anew=bool(landed.columns))
             if landed.columns or is_annotated:
-                work = work.opening()
+                work = work.with_open_table()
                 result = _columns_followed(work, result)
             with net_of_range(work, landed) as net:
                 landed = landed.without_rows()

@@ -153,8 +153,9 @@ class TableRange:
         ahead = tuple(marker for marker in markers if marker.ordinal > state.ordinal)
         return replace(self, state=state, markers=ahead) if ahead else None
 
-    def opening(self, version: int | None = None) -> TableRange:
-        """With the Delta table open at its newest version. ``version``: the one that was the newest a moment ago."""
+    def with_open_table(self, version: int | None = None) -> TableRange:
+        """With the Delta table open at its newest version, if the range is small. ``version``: the one that was the
+        newest a moment ago."""
         return replace(self, opened=opened_table(self.path, version) if self.is_small else None)
 
     @property
