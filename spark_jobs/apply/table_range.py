@@ -12,7 +12,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline, SchemaPolicy
 from spark_jobs.errors import LakeError, SchemaChangeError, new_snapshot
-from spark_jobs.lake.table_state import TableState, note_lost_commit, table_state
+from spark_jobs.lake.table_state import TableState, noted_if_lost, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
@@ -134,11 +134,7 @@ class TableRange:
         now, known = self.state_since(), self.state
         if now is None:
             raise LakeError(f"{self.name}: its Delta table is gone", hint="run it again: it takes a new snapshot")
-        if now.has_lost(known.commits, known.last_commit):
-            lost = known.last_commit.version if known.last_commit else known.version
-            note_lost_commit(self.path, known.commits, lost)
-            return now
-        if now.generation != known.generation:
+        if noted_if_lost(self.path, now, known) or now.generation != known.generation:
             return now
         # the cut may know of later windows, without changes, that left no commit in the table
         return replace(now, ordinal=max(now.ordinal, self.state.ordinal))

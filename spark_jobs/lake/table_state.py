@@ -142,6 +142,15 @@ def note_lost_commit(path: Location, number: int, version: int) -> None:
         remove_checksum(path, version)
 
 
+def noted_if_lost(path: Location, now: TableState, known: TableState | TableCut) -> bool:
+    """Whether the table at ``path``, which is at ``now``, has lost the last commit that was ``known`` of it; then that
+    is said. Raises LakeError."""
+    is_lost = now.has_lost(known.commits, known.last_commit)
+    if is_lost:
+        note_lost_commit(path, known.commits, known.last_commit.version if known.last_commit else known.version)
+    return is_lost
+
+
 def stream_id(system_identifier: int, slot: str) -> str:
     """The prefix of the transaction identifiers of one slot's tables."""
     return f"{TXN_PREFIX}{system_identifier}:{slot}:"

@@ -25,7 +25,7 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.lake.messages_state import MESSAGES_NAME, messages_state
-from spark_jobs.lake.table_state import TableState, entry_in_cut, note_lost_commit, state_in_cut, table_state
+from spark_jobs.lake.table_state import TableState, entry_in_cut, noted_if_lost, state_in_cut, table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.catalogue_changes import is_annotated, tells_of
 from spark_jobs.tables.understood_windows import unknown_messages
@@ -117,9 +117,8 @@ class Ledger:
         if state is None:
             return None
         shown = self.cut.table(name) if self.cut else None
-        if shown is not None and state.has_lost(shown.commits, shown.last_commit):
-            lost = shown.last_commit.version if shown.last_commit else shown.version
-            note_lost_commit(self.lake.table(name), shown.commits, lost)
+        if shown is not None:
+            noted_if_lost(self.lake.table(name), state, shown)
         return self.known(state)
 
     def known(self, state: TableState) -> TableState:
