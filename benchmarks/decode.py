@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.apply.net_change.in_tasks import final_net, partial_fields, partial_net
+from spark_jobs.apply.net_change.in_tasks import final_net, partial_net
 from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.decode.columnar import decode_changes, message_bounds
@@ -102,7 +102,7 @@ def main() -> None:
     rules = NetRules(shape, versions)
     partial, final = partial_net(rules), final_net(rules)
     batches = rows.to_batches(max_chunksize=10_000)
-    outcome = pa.Table.from_batches(partial(iter(batches)), schema=arrow_schema(partial_fields(rules)))
+    outcome = pa.Table.from_batches(partial(iter(batches)), schema=arrow_schema(partial.fields))
     print(f"the partial step keeps {len(outcome):,} rows")
     best("partial net", lambda: list(partial(iter(batches))))
     best("final net of what is left", lambda: list(final(iter(outcome.to_batches()))))

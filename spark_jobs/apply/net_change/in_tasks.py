@@ -4,9 +4,9 @@
 ::
 
     log.where(<one table, kinds I U D>)
-       .mapInArrow(partial_net(rules), ddl(partial_fields(rules)))   each task gives its rows their keys
-       .repartition(n, "key")                                       all rows of one key into one partition
-       .mapInArrow(final_net(rules), ddl(final_fields(rules)))        the net change, decoded and cast
+       .mapInArrow(partial_net(rules))   each task gives its rows their keys
+       .repartition(n, "key")            all rows of one key into one partition
+       .mapInArrow(final_net(rules))     the net change, decoded and cast
 
 Contract for the caller:
 
@@ -30,6 +30,7 @@ values (or ``_BYTES``) in the partial step, and one partition in the final one: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -44,7 +45,6 @@ from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, NetField, ar
 from spark_jobs.table_mode import holds_changes, keeps_past
 
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
-Task: TypeAlias = "Callable[[Batches], Batches]"
 
 _CHANGES = (
     NetField("commit_lsn", pa.int64(), "bigint"),
@@ -71,65 +71,74 @@ def input_fields(rules: NetRules) -> tuple[NetField, ...]:
     return (*_CHANGES, *timed, *((_XID,) if holds_changes(rules.mode) else ()))
 
 
-def partial_fields(rules: NetRules) -> tuple[NetField, ...]:
-    """What ``partial_net`` yields."""
-    return (*input_fields(rules), *_OF_HALVES)
+@dataclass(frozen=True)
+class TaskStep:
+    """What tasks make of batches: ``run`` yields rows of ``fields``."""
+
+    run: Callable[[Batches], Batches]
+    fields: tuple[NetField, ...]
+
+    def __call__(self, batches: Batches) -> Batches:
+        return self.run(batches)
 
 
-def final_fields(rules: NetRules) -> tuple[NetField, ...]:
-    """All columns that a net change can have, then the flags that the driver asks for."""
-    return (*fields_of_changes(rules), FRESH, LEANS)
-
-
-def fields_of_changes(rules: NetRules) -> tuple[NetField, ...]:
-    """All columns of ``net_of_changes``: those of misfits come last."""
-    return (*NetColumns.all_possible(rules.written, rules.mode).fields, *misfit_fields(rules.written))
-
-
-def partial_net(rules: NetRules) -> Task:
-    """Changes of one task, in any order → rows of ``partial_fields``. Raises as ``net_change`` does."""
+def partial_net(rules: NetRules) -> TaskStep:
+    """Changes of one task, in any order → log rows with their halves and keys. Raises as ``net_change`` does."""
 
     def run(batches: Batches) -> Batches:
         for rows in _pieces(batches, rules):
             yield from _in_batches(_partial(rules.counting(rows), rules))
 
-    return run
+    return TaskStep(run, _partial_fields(rules))
 
 
-def final_net(rules: NetRules) -> Task:
-    """Batches of ``partial_fields`` that hold all rows of their keys → ``final_fields``."""
+def final_net(rules: NetRules) -> TaskStep:
+    """Batches of ``partial_net`` that hold all rows of their keys → the net change, and flags for the driver."""
 
     def run(batches: Batches) -> Batches:
         # columns are taken by name: Spark's batches declare every column nullable, so the schemas differ
-        rows = _whole(batches, partial_fields(rules))
+        rows = _whole(batches, _partial_fields(rules))
         if pc.any(rows.column(LEANS.name)).as_py():
-            schema = arrow_schema(final_fields(rules))
+            schema = arrow_schema(_final_fields(rules))
             yield pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=schema)
             return
         halves = np.asarray(rows.column("half").to_numpy(), dtype=np.int8)
         yield from _final(rules.rows_by_key(rules.actions(rows, halves), rows), rules)
 
-    return run
+    return TaskStep(run, _final_fields(rules))
 
 
-def ordered_net(rules: NetRules) -> Task:
-    """All changes of the range in one partition → ``final_fields``: ``net_change`` as one task."""
+def ordered_net(rules: NetRules) -> TaskStep:
+    """All changes of the range in one partition → as ``final_net``: ``net_change`` as one task."""
 
     def run(batches: Batches) -> Batches:
         rows = rules.counting(_whole(batches, input_fields(rules)))
         yield from _final(rules.rows_by_key(rules.actions(rows), rows), rules)
 
-    return run
+    return TaskStep(run, _final_fields(rules))
 
 
-def net_of_changes(rules: NetRules) -> Task:
-    """Changes of one task, in any order → the rows that each of them gives."""
+def net_of_changes(rules: NetRules) -> TaskStep:
+    """Changes of one task, in any order → the rows that each of them gives; the columns of misfits come last."""
 
     def run(batches: Batches) -> Batches:
         for rows in _pieces(batches, rules):
             yield from _in_batches(all_columns(rules.rows_of_changes(rules.counting(rows)), rules.written, rules.mode))
 
-    return run
+    return TaskStep(run, _fields_of_changes(rules))
+
+
+def _partial_fields(rules: NetRules) -> tuple[NetField, ...]:
+    return (*input_fields(rules), *_OF_HALVES)
+
+
+def _final_fields(rules: NetRules) -> tuple[NetField, ...]:
+    return (*_fields_of_changes(rules), FRESH, LEANS)
+
+
+def _fields_of_changes(rules: NetRules) -> tuple[NetField, ...]:
+    """All columns that a net change can have."""
+    return (*NetColumns.all_possible(rules.written, rules.mode).fields, *misfit_fields(rules.written))
 
 
 def _partial(rows: pa.Table, rules: NetRules) -> pa.Table:
@@ -142,7 +151,7 @@ def _partial(rows: pa.Table, rules: NetRules) -> pa.Table:
     named["half"] = pa.array(np.where(actions.is_put[kept], PUT_HALF, DELETE_HALF).astype(np.int8))
     named["key"] = actions.keys.take(pa.array(actions.codes[kept]))
     named[LEANS.name] = pa.array(unknown[kept] & actions.moved[kept])
-    return pa.table(named).cast(arrow_schema(partial_fields(rules)))
+    return pa.table(named).cast(arrow_schema(_partial_fields(rules)))
 
 
 def _unknown_to_themselves(actions: Actions) -> np.ndarray:
@@ -164,10 +173,10 @@ def _not_superseded(actions: Actions, unknown: np.ndarray) -> np.ndarray:
 
 
 def _final(net: NetRows, rules: NetRules) -> Batches:
-    """The net change in batches of ``final_fields``."""
+    """The net change in batches, with the flags."""
     rows = all_columns(net.rows, rules.written, rules.mode).append_column(FRESH.name, pa.array(net.fresh))
     rows = rows.append_column(LEANS.name, pa.array(np.zeros(len(rows), dtype=bool)))
-    yield from _in_batches(rows.cast(arrow_schema(final_fields(rules))))
+    yield from _in_batches(rows.cast(arrow_schema(_final_fields(rules))))
 
 
 def _whole(batches: Batches, fields: Sequence[NetField]) -> pa.Table:

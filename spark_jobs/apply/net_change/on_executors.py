@@ -15,13 +15,11 @@ import pyarrow as pa
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.net_change.appended import appended_truncates
 from spark_jobs.apply.net_change.in_tasks import (
-    fields_of_changes,
-    final_fields,
+    TaskStep,
     final_net,
     input_fields,
     net_of_changes,
     ordered_net,
-    partial_fields,
     partial_net,
 )
 from spark_jobs.apply.net_change.net_rules import NetRules
@@ -95,22 +93,25 @@ def _counting(rows: DataFrame, rules: NetRules) -> DataFrame:
 
 def _by_key(rows: DataFrame, rules: NetRules, parts: int, folder: str) -> NetSource:
     """In two steps, with a shuffle by key between them."""
-    schema = ddl(final_fields(rules))
-    halves = rows.mapInArrow(partial_net(rules), ddl(partial_fields(rules))).repartition(parts, "key")
-    source = _netted(halves.mapInArrow(final_net(rules), schema), f"{folder}/net", rules)
+    halves = _mapped(rows, partial_net(rules)).repartition(parts, "key")
+    source = _netted(halves, final_net(rules), f"{folder}/net", rules)
     if source is None:  # a key move depends on rows in other partitions: one task, in the order of the log
-        source = _netted(rows.coalesce(1).mapInArrow(ordered_net(rules), schema), f"{folder}/ordered", rules)
+        source = _netted(rows.coalesce(1), ordered_net(rules), f"{folder}/ordered", rules)
     assert source is not None
     return source
 
 
-def _netted(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
+def _mapped(rows: DataFrame, step: TaskStep) -> DataFrame:
+    return rows.mapInArrow(step.run, ddl(step.fields))
+
+
+def _netted(rows: DataFrame, step: TaskStep, folder: str, rules: NetRules) -> NetSource | None:
     """None if some row can only be computed in the order of the log."""
     widest = NetColumns.all_possible(rules.written, rules.mode)
     asked = [f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh", *key_ends(rules.shape)]
     asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
     asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]
-    staged = _Staged.of(net, folder, final_fields(rules), rules.written, asked)
+    staged = _Staged.of(_mapped(rows, step), folder, step.fields, rules.written, asked)
     row = staged.row
     if row["leans"]:
         return None
@@ -124,19 +125,19 @@ def _netted(net: DataFrame, folder: str, rules: NetRules) -> NetSource | None:
 
 def _appended(rows: DataFrame, rules: NetRules, landed: LandedChanges, folder: str) -> NetSource:
     """Mode ``append``: one row per change, TRUNCATEs included."""
-    columns, fields = NetColumns(rules.shape, mode=rules.mode), fields_of_changes(rules)
+    columns, step = NetColumns(rules.shape, mode=rules.mode), net_of_changes(rules)
     truncates = appended_truncates(truncates_of(landed.rows), rules.shape)
     emptied = rows.sparkSession.createDataFrame(truncates, ddl(columns.fields))
-    given = rows.mapInArrow(net_of_changes(rules), ddl(fields)).unionByName(emptied, allowMissingColumns=True)
-    return _Staged.of(given, folder, fields, rules.shape).source(columns, True, None)
+    given = _mapped(rows, step).unionByName(emptied, allowMissingColumns=True)
+    return _Staged.of(given, folder, step.fields, rules.shape).source(columns, True, None)
 
 
 def _copies(rows: DataFrame, rules: NetRules, folder: str) -> NetSource:
     """For a table without a key: each task sums the copies that it has read, and Spark adds up these sums."""
-    shape, fields = rules.written, fields_of_changes(rules)
-    copies = summed_copies(rows.mapInArrow(net_of_changes(rules), ddl(fields)), shape)
+    shape, step = rules.written, net_of_changes(rules)
+    copies = summed_copies(_mapped(rows, step), shape)
     asked = [f"count_if({COPIES.name} < 0) AS going", *key_ends(shape)]
-    staged = _Staged.of(copies, folder, fields, shape, asked, f"{COPIES.name} > 0")
+    staged = _Staged.of(copies, folder, step.fields, shape, asked, f"{COPIES.name} > 0")
     return staged.source(NetColumns(shape), not staged.row["going"], key_range_in(staged.row))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.apply.net_change.in_tasks import final_fields, final_net, ordered_net, partial_fields, partial_net
+from spark_jobs.apply.net_change.in_tasks import final_net, ordered_net, partial_net
 from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.errors import DecodeError, SchemaChangeError
@@ -80,11 +80,11 @@ def test_executors_see_no_difference(case: tuple[History, pa.Table], tasks: int)
     outcome = [
         batch for task in range(tasks) for batch in partial(iter(rows.slice(*_part(rows, task, tasks)).to_batches()))
     ]
-    kept = pa.Table.from_batches(outcome, schema=arrow_schema(partial_fields(rules)))
+    kept = pa.Table.from_batches(outcome, schema=arrow_schema(partial.fields))
     leans = any(kept.column("leans").to_pylist())
     final = ordered_net(rules) if leans else final_net(rules)
     given_rows = rows if leans else kept
-    got = pa.Table.from_batches(final(iter(given_rows.to_batches())), schema=arrow_schema(final_fields(rules)))
+    got = pa.Table.from_batches(final(iter(given_rows.to_batches())), schema=arrow_schema(final.fields))
     expected = net_change(history.rows, NetRules(SHAPE, history.relations)).rows
     wanted = [f"v{index}" for index in range(len(SHAPE.columns))]
     assert got.select(["op", *wanted]).to_pylist() == expected.select(["op", *wanted]).to_pylist()

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 
 import spark_jobs
 from spark_jobs.apply.net_change.in_tasks import (
-    Task,
-    final_fields,
+    TaskStep,
     final_net,
     ordered_net,
-    partial_fields,
     partial_net,
 )
 from spark_jobs.apply.net_change.net_change import net_change
@@ -33,7 +31,7 @@ from tests.histories import RELID, SHAPE, History, applied, histories, log_rows,
 WIRE = relation_message("d")
 VERSION = fingerprint(WIRE)
 RULES = NetRules(SHAPE, mapped({VERSION: WIRE}))
-PARTIAL = arrow_schema(partial_fields(RULES))
+PARTIAL = arrow_schema(partial_net(RULES).fields)
 
 
 def distributed(history: History, tasks: list[pa.Table], partitions: int) -> tuple[pa.Table, bool]:
@@ -50,10 +48,8 @@ def distributed(history: History, tasks: list[pa.Table], partitions: int) -> tup
     return pa.concat_tables([run(final, part) for part in parts]), False
 
 
-def run(function: Task, rows: pa.Table) -> pa.Table:
-    return pa.Table.from_batches(
-        function(iter(rows.to_batches(max_chunksize=5))), schema=arrow_schema(final_fields(RULES))
-    )
+def run(function: TaskStep, rows: pa.Table) -> pa.Table:
+    return pa.Table.from_batches(function(iter(rows.to_batches(max_chunksize=5))), schema=arrow_schema(function.fields))
 
 
 def as_set(rows: pa.Table) -> set[tuple[object, ...]]:

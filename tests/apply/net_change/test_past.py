@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spark_jobs.apply.net_change.in_tasks import (
     Batches,
-    final_fields,
+    TaskStep,
     final_net,
     input_fields,
     net_of_changes,
@@ -194,7 +194,7 @@ def test_executors_give_the_same_result(mode: Mode, history: History, data: st.D
     where = data.draw(st.lists(st.integers(0, 2), min_size=len(changes), max_size=len(changes)))
     tasks = [changes.filter(pa.array([task == its for its in where], pa.bool_())) for task in range(3)]
     sent = [batch for task in tasks for batch in partial_net(rules)(iter(task.to_batches(max_chunksize=4)))]
-    whole = _run(ordered_net(rules), [changes], mode)
+    whole = _run(ordered_net(rules), [changes])
     driver = net_change(history.rows, NetRules(SHAPE, history.relations, mode=mode, commit_columns=COMMITS)).rows
     assert _as_set(whole, driver) == _as_set(driver, driver)
     if not sent or any(leans for batch in sent for leans in batch.column("leans").to_pylist()):
@@ -202,7 +202,7 @@ def test_executors_give_the_same_result(mode: Mode, history: History, data: st.D
     rows = pa.Table.from_batches(sent)
     by_key = [hash(key) % 2 for key in rows.column("key").to_pylist()]
     parts = [rows.filter(pa.array([where == part for where in by_key], pa.bool_())) for part in range(2)]
-    assert _as_set(_run(final_net(rules), parts, mode), driver) == _as_set(driver, driver)
+    assert _as_set(_run(final_net(rules), parts), driver) == _as_set(driver, driver)
 
 
 def _sent(history: History, mode: Mode) -> pa.Table:
@@ -212,14 +212,12 @@ def _sent(history: History, mode: Mode) -> pa.Table:
     )
 
 
-def _run(function: Any, parts: list[pa.Table], mode: Mode) -> pa.Table:
+def _run(function: TaskStep, parts: list[pa.Table]) -> pa.Table:
     batches: Iterator[pa.RecordBatch] = (batch for part in parts for batch in _called(function, part))
-    return pa.Table.from_batches(
-        batches, schema=arrow_schema(final_fields(NetRules(SHAPE, {}, mode, commit_columns=COMMITS)))
-    )
+    return pa.Table.from_batches(batches, schema=arrow_schema(function.fields))
 
 
-def _called(function: Any, part: pa.Table) -> Batches:
+def _called(function: TaskStep, part: pa.Table) -> Batches:
     yield from function(iter(part.to_batches(max_chunksize=5)))
 
 
