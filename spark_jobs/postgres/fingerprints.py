@@ -55,8 +55,9 @@ WITH RECURSIVE asked AS (
       (SELECT string_agg(d.xmin::text, ' ' ORDER BY d.xmin::text::bigint) FROM pg_catalog.pg_depend d
         WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0
           AND d.refclassid = 'pg_catalog.pg_namespace'::regclass)
-        || CASE WHEN %(by_name)s THEN ' ' || (SELECT y.xmin::text FROM pg_catalog.pg_type y WHERE y.oid = c.reltype)
-                ELSE '' END,
+        || CASE WHEN %(by_name)s
+          THEN ' ' || (SELECT y.xmin::text FROM pg_catalog.pg_type y WHERE y.oid = c.reltype) || ' ' || n.xmin::text
+          ELSE '' END,
       CASE WHEN t.parent <> 0 THEN c.relreplident::text || ' ' ELSE '' END || coalesce((
         SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
         FROM pg_catalog.pg_index i, unnest(i.indkey::smallint[]) WITH ORDINALITY k(attnum, place)
@@ -67,9 +68,11 @@ WITH RECURSIVE asked AS (
       coalesce((SELECT jsonb_agg(i.indexrelid::text || ':' || i.xmin::text || ':' || i.indisclustered
           ORDER BY i.indexrelid)
         FROM pg_catalog.pg_index i
-        WHERE t.parent <> 0 AND i.indrelid = c.oid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL), '[]'),
+        WHERE (t.parent <> 0 OR %(by_name)s) AND i.indrelid = c.oid AND i.indisunique AND i.indimmediate
+          AND i.indpred IS NULL), '[]'),
       (SELECT k.oid::bigint FROM pg_catalog.pg_constraint k
-        WHERE k.conrelid = c.oid AND k.contype = 'p' AND (c.relreplident = 'f' OR c.relkind = 'p')),
+        WHERE k.conrelid = c.oid AND k.contype = 'p'
+          AND (c.relreplident = 'f' OR c.relkind = 'p' OR %(by_name)s AND c.relreplident = 'd')),
       {declared_index}
     ) || CASE WHEN t.parent = 0 AND c.relkind <> 'p' THEN '[]' ELSE jsonb_build_array(
       CASE WHEN t.parent <> 0 AND NOT t.leaving THEN pg_catalog.pg_get_expr(c.relpartbound, 0) END,
@@ -111,11 +114,10 @@ WITH RECURSIVE asked AS (
      WHERE a.attrelid = w.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', 's'){listed}),
     p.parts,
     (SELECT coalesce(jsonb_agg(jsonb_build_array(t.oid::bigint, t.typname,
-        (SELECT coalesce(jsonb_agg(jsonb_build_array(l.oid::bigint, l.enumlabel) ORDER BY l.oid), '[]')
+        (SELECT coalesce(jsonb_agg(jsonb_build_array(l.oid::bigint, l.enumlabel, l.xmin::text) ORDER BY l.oid), '[]')
          FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid),
         (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, a.atttypid::bigint) ORDER BY a.attnum), '[]')
-         FROM pg_catalog.pg_attribute a
-         WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped)
+         FROM pg_catalog.pg_attribute a WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0)
       ) ORDER BY t.oid), '[]')
      FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.typid WHERE u.relid = w.relid AND t.typtype IN ('e', 'c'))
   ) || w.mask::jsonb AS body,

@@ -39,13 +39,13 @@ class FingerprintPart:
     ``parent`` and ``attached`` are the OID and ``xmin`` from ``pg_inherits``, 0 for the table itself.
     ``made_as_partition``: it was created by CREATE TABLE ... PARTITION OF, so it held no rows before. ``changed`` is
     the ``xmin`` of its ``pg_class`` row. ``attributes``: the ``xmin`` of each of its ``pg_attribute`` and
-    ``pg_attrdef`` rows. ``placed`` changes when it moves to another schema and, if its changes come by name, when it is
-    renamed. ``identity``: the columns that identify the row of a change. ``indexes``: those that may have been its
-    replica identity, with their ``xmin``. ``primary_key``: the OID of that constraint, which a REINDEX does not change;
-    None if there is none, or if rows have another replica identity, without which the source refuses to update and
-    delete them. ``declared_key``: the OID of the unique constraint or index behind the key that the configuration
-    declares. ``bound``: as PostgreSQL prints it; None for a partition that is being detached. ``partition_key``: set if
-    it is partitioned itself.
+    ``pg_attrdef`` rows. ``placed`` changes when it moves to another schema and, if its changes come by name, when it or
+    its schema is renamed. ``identity``: the columns that identify the row of a change. ``indexes``: those that may have
+    been its replica identity, with their ``xmin``; none if the messages tell which one it was. ``primary_key``: the OID
+    of that constraint, which a REINDEX does not change; None if there is none, or if rows have another replica
+    identity, without which the source refuses to update and delete what is published. ``declared_key``: the OID of the
+    unique constraint or index behind the key that the configuration declares. ``bound``: as PostgreSQL prints it; None
+    for a partition that is being detached. ``partition_key``: set if it is partitioned itself.
     """
 
     relid: int
@@ -69,12 +69,13 @@ class FingerprintPart:
 
 @dataclass(frozen=True)
 class FingerprintType:
-    """A type that a column uses. ``labels``: those of an enum, by OID. ``attributes``: those of a composite type, by
-    number and type."""
+    """A type that a column uses. ``labels``: those of an enum, by OID, with the ``xmin`` of each row, which older logs
+    lack. ``attributes``: those of a composite type, by number and type; the type of dropped ones, which older logs
+    lack, is 0."""
 
     typid: int
     typname: str
-    labels: tuple[tuple[int, str], ...]
+    labels: tuple[tuple[int | str, ...], ...]
     attributes: tuple[tuple[int, int], ...]
 
 
@@ -189,6 +190,4 @@ def _part(values: list[Any]) -> FingerprintPart:
 
 def _type(values: list[Any]) -> FingerprintType:
     typid, typname, labels, attributes = values
-    return FingerprintType(
-        typid, typname, tuple((oid, label) for oid, label in labels), tuple((num, typ) for num, typ in attributes)
-    )
+    return FingerprintType(typid, typname, tuple(map(tuple, labels)), tuple((num, typ) for num, typ in attributes))

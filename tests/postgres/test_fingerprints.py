@@ -109,6 +109,16 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "plain",
         "a label of enum mood was renamed",
     ),
+    "a label that had another name": (
+        ("ALTER TYPE mood RENAME VALUE 'good' TO 'fine'", "ALTER TYPE mood RENAME VALUE 'fine' TO 'good'"),
+        "plain",
+        "a label of enum mood was renamed",
+    ),
+    "an attribute added and dropped": (
+        ("ALTER TYPE place ADD ATTRIBUTE z int", "ALTER TYPE place DROP ATTRIBUTE z"),
+        "plain",
+        "attributes of type place were added or dropped",
+    ),
     "an attribute added": (
         ("ALTER TYPE place ADD ATTRIBUTE z int",),
         "plain",
@@ -259,6 +269,7 @@ HARMLESS = (
     "GRANT UPDATE (a) ON plain TO PUBLIC",
     "GRANT UPDATE (n) ON narrow TO PUBLIC",
     "ALTER TYPE mood ADD VALUE 'so-so'",
+    "ALTER TYPE place RENAME ATTRIBUTE x TO y2",
     "CREATE TABLE parted_3 PARTITION OF parted FOR VALUES FROM (20) TO (30)",
     "BEGIN; CREATE TABLE parted_4 PARTITION OF parted FOR VALUES FROM (30) TO (40); INSERT INTO parted VALUES (31);END",
     "CREATE TABLE parted_5 PARTITION OF parted FOR VALUES FROM (50) TO (60) PARTITION BY RANGE (id)",
@@ -506,10 +517,10 @@ def test_a_truncate_that_the_log_reaches_windows_later(every_database: Database,
     assert _changed(pipeline) == {"narrow": "it was rewritten by DDL, or unlogged for a time"}
 
 
-def test_with_test_decoding_a_name_that_was_another_for_a_time_is_seen(
+def test_with_test_decoding_a_name_or_key_that_was_another_for_a_time_is_seen(
     every_database: Database, tmp_path: Path
 ) -> None:
-    """Its lines hold names: those under the other one are not kept."""
+    """Its lines hold names: those under the other one are not kept. They do not say what the replica identity is."""
     database = every_database
     database.execute(*SCHEMA)
     pipeline = pipeline_of(database, tmp_path / "lake", *(f"public.{name}" for name in TABLES))
@@ -522,4 +533,28 @@ def test_with_test_decoding_a_name_that_was_another_for_a_time_is_seen(
     assert _changed(pipeline) == {
         "plain": "it had another name or schema for a time",
         "parted": "partition public.parted_1 had another name or schema for a time",
+    }
+    database.execute("ALTER SCHEMA public RENAME TO x", "DELETE FROM x.narrow", "ALTER SCHEMA x RENAME TO public")
+    assert _changed(pipeline) == dict.fromkeys(TABLES, "it had another name or schema for a time") | {
+        "parted": "it had another name or schema for a time"
+        "; partition public.parted_1 had another name or schema for a time"
+        "; partition public.parted_2 had another name or schema for a time"
+    }
+    database.execute(
+        "INSERT INTO narrow SELECT g, g FROM generate_series(0, 9) g",
+        "ALTER TABLE plain ALTER b SET NOT NULL",
+        "CREATE UNIQUE INDEX other ON plain (id, b)",
+    )
+    assert _changed(pipeline) == {}
+    database.execute(
+        "ALTER TABLE plain REPLICA IDENTITY USING INDEX other",
+        "UPDATE plain SET b = 'x' WHERE id = 1",
+        "ALTER TABLE plain REPLICA IDENTITY DEFAULT",
+        "ALTER TABLE narrow DROP CONSTRAINT narrow_pkey",
+        "UPDATE narrow SET id = 30 WHERE n = 3",
+        "ALTER TABLE narrow ADD PRIMARY KEY (id)",
+    )
+    assert _changed(pipeline) == {
+        "plain": "the replica identity of public.plain was another for a time",
+        "narrow": "the primary key of public.narrow was dropped for a time",
     }

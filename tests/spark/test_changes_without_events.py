@@ -81,12 +81,23 @@ READ_AGAIN = {
         "column b was added; it was rewritten by DDL",
     ),
     "moods": Altered(
-        "a mood", "'good'::mood", ("ALTER TYPE mood RENAME VALUE 'good' TO 'fine'",), "a label of enum mood was renamed"
+        "a mood",
+        "'good'::mood",
+        (
+            "ALTER TYPE mood RENAME VALUE 'good' TO 'fine'",
+            "UPDATE {t} SET a = 'fine' WHERE id = 2",
+            "ALTER TYPE mood RENAME VALUE 'fine' TO 'good'",
+        ),
+        "a label of enum mood was renamed",
     ),
     "places": Altered(
         "a place",
         "ROW(g, g)::place",
-        ("ALTER TYPE place ADD ATTRIBUTE z int",),
+        (
+            "ALTER TYPE place ADD ATTRIBUTE z int",
+            "UPDATE {t} SET a = ROW(1, 2, 3) WHERE id = 2",
+            "ALTER TYPE place DROP ATTRIBUTE z",
+        ),
         "attributes of type place were added or dropped",
     ),
     "key_changed": Altered(
