@@ -71,5 +71,8 @@ def commit_files(
 def after_commit(commit: CommitProperties) -> PostCommitHookProperties:
     """What ``deltalake`` does after a commit. It cleans up the log only after every hundredth transaction version, as
     that lists the whole log. ``write_checkpoint_if_due`` writes the checkpoints."""
-    due = any(txn.version % _CLEAN_UP_EVERY == 0 for txn in commit.app_transactions or ())
-    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=due)
+    return PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=is_clean_up_due(commit))
+
+
+def is_clean_up_due(commit: CommitProperties) -> bool:
+    return any(txn.version % _CLEAN_UP_EVERY == 0 for txn in commit.app_transactions or ())

@@ -13,7 +13,8 @@ from spark_jobs.delta.table import delta_identifier, log_errors
 from spark_jobs.errors import CdcError, LakeError, OvertakenError, first_line
 
 # statements for any Spark session with Delta: they undo what somebody has set on the table
-APPENDS_ONLY = "allow other changes: ALTER TABLE {table} UNSET TBLPROPERTIES ('delta.appendOnly')"
+APPEND_ONLY = "delta.appendOnly"
+APPENDS_ONLY = f"allow other changes: ALTER TABLE {{table}} UNSET TBLPROPERTIES ('{APPEND_ONLY}')"
 
 
 def overtaken(path: str) -> OvertakenError:
@@ -34,7 +35,7 @@ def commit_errors(
         yield
     except CommitFailedError as error:
         if "append-only" in str(error):
-            what = f"{path} cannot be written: it has the property delta.appendOnly"
+            what = f"{path} cannot be written: it has the property {APPEND_ONLY}"
             raise LakeError(what, hint=APPENDS_ONLY.format(table=delta_identifier(path))) from None
         with log_errors(f"{path} was not written", path):
             made = is_made is not None and is_made()

@@ -20,12 +20,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from spark_jobs.delta.commit import commit_name, commit_of, time_now
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.history import History
-from spark_jobs.delta.own_commit import Action, add_action, commit_info, write_commit
+from spark_jobs.delta.own_commit import Action, add_action, commit_info, remove_action, write_commit
 from spark_jobs.delta.removal import OF_DELTA, LakeFile, files_below
 from spark_jobs.delta.table import table_gone
 from spark_jobs.delta.transaction_log import note_version
@@ -216,8 +216,7 @@ def _versions(listing: Iterable[LakeFile], kind: str) -> list[int]:
 
 
 def _removal(file: Mapping[str, Any], *, is_loss: bool) -> Action:
-    removed = {"path": file["path"], "deletionTimestamp": time_now(), "dataChange": is_loss, "size": file["size"]}
-    return {"remove": removed | {"extendedFileMetadata": True, "partitionValues": {}}}
+    return remove_action(RemoveAction(file["path"], is_loss, time_now(), file["size"], {}))
 
 
 def _of_commit(path: Location, version: int) -> _Told:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from spark_jobs.delta.commit import Transaction, commit_name, time_now
 from spark_jobs.delta.whole_files import create_file
@@ -54,6 +54,20 @@ def add_action(file: AddAction) -> Action:
             "modificationTime": file.modification_time,
             "dataChange": file.data_change,
             "stats": file.stats,
+        }
+    }
+
+
+def remove_action(file: RemoveAction) -> Action:
+    """The file has no deletion vector."""
+    return {
+        "remove": {
+            "path": file.path,
+            "deletionTimestamp": file.deletion_timestamp,
+            "dataChange": file.data_change,
+            "extendedFileMetadata": True,
+            "partitionValues": {},
+            "size": file.size,
         }
     }
 

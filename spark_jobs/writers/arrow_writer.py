@@ -13,11 +13,11 @@ from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.delta.append import FilesMode, commit_files
+from spark_jobs.delta.append import commit_files
 from spark_jobs.delta.commit_errors import commit_errors, is_of_storage
 from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.delta.files import table_filesystem
-from spark_jobs.delta.written_tables import is_made, keep_written
+from spark_jobs.delta.written_tables import commit_next, is_made, keep_written
 from spark_jobs.errors import first_line
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.write_limits import WriteLimits
@@ -84,8 +84,10 @@ class ArrowWriter:
             _remove(written)
             return False
         files = [action for each in written for action in each.actions]
-        mode: FilesMode = "overwrite" if is_whole else "append"
-        commit_files(self.opened.table, [*files, *old_files.removals], mode, self.opened.table.schema(), commit)
+        if is_whole:  # ``deltalake`` knows which files have a deletion vector
+            commit_files(self.opened.table, files, "overwrite", self.opened.schema, commit)
+        else:
+            commit_next(self.opened.opened, [*files, *old_files.removals], commit)
         return True
 
     def _files(self, pieces: Sequence[RowPiece], most: int, columns: NetColumns) -> list[DataFiles]:

@@ -12,11 +12,24 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import RemoveAction
 
 from spark_jobs.delta.append import append
-from spark_jobs.delta.commit import Transaction
-from spark_jobs.delta.data_files import Layout
-from spark_jobs.delta.written_tables import TableToWrite, WrittenTables, commit_properties, keep_written, open_to_write
+from spark_jobs.delta.commit import LogFolder, Transaction, time_now
+from spark_jobs.delta.commit_errors import APPEND_ONLY
+from spark_jobs.delta.data_files import DataFiles, Layout
+from spark_jobs.delta.files import table_filesystem
+from spark_jobs.delta.transaction_log import last_checkpoint
+from spark_jobs.delta.written_tables import (
+    TableToWrite,
+    WrittenTables,
+    commit_next,
+    commit_properties,
+    keep_written,
+    keep_written_by_spark,
+    open_to_write,
+)
+from spark_jobs.errors import OvertakenError
 from spark_jobs.storage import Location
 
 SCHEMA = pa.schema([pa.field("n", pa.int64())])
@@ -109,6 +122,58 @@ def test_a_merge_through_a_kept_table_fails_if_anybody_has_committed_since(path:
     )
     with pytest.raises(CommitFailedError):
         merge.when_matched_delete().execute()
+
+
+def replaced(path: Location, number: int, table: TableToWrite | None = None) -> None:
+    """Put a file with the number in the place of all others, as the transaction of that number."""
+    table = table or opened(path)
+    files = DataFiles(table_filesystem(path), path, LAYOUT)
+    files.write_all(rows(number))
+    every = pa.table(table.table.get_add_actions(flatten=True)).to_pylist()
+    removals = [RemoveAction(each["path"], True, time_now(), each["size_bytes"], {}) for each in every]
+    commit = commit_properties(Transaction(APP, number), retries=0)
+    commit_next(table, [*files.actions, *removals], commit)
+    keep_written(table, commit)
+
+
+def test_files_that_are_replaced_in_commits_of_our_own(path: Location) -> None:
+    for number in range(2, 15):  # with checkpoints
+        replaced(path, number)
+        table = opened(path)
+        assert table.is_kept
+        assert seen(table) == [number]
+        assert table.log.transaction_version(APP) == number
+        keep_written_by_spark(table, table.log.version, next(table.log.commits()).id)
+        newly_opened = DeltaTable(path)
+        assert newly_opened.transaction_version(APP) == newly_opened.version() == number
+        assert newly_opened.to_pyarrow_table().column("n").to_pylist() == [number]
+    assert last_checkpoint(LogFolder.of(path)) is not None
+
+
+def test_a_commit_of_our_own_is_refused_if_anybody_has_committed_since(path: Location) -> None:
+    table = opened(path)
+    by_another(path, 2)
+    with pytest.raises(OvertakenError):
+        replaced(path, 3, table)
+    assert seen(opened(path)) == [1, 2]
+
+
+def test_a_table_that_only_takes_rows_refuses_to_lose_any(path: Location) -> None:
+    DeltaTable(path).alter.set_table_properties({APPEND_ONLY: "true"})
+    with pytest.raises(CommitFailedError, match="append-only"):
+        replaced(path, 2)
+    assert seen(opened(path)) == [1]
+
+
+def test_the_log_is_cleaned_up_after_every_hundredth_commit(path: Location) -> None:
+    DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
+    for number in (98, 99):
+        replaced(path, number)
+    DeltaTable(path).create_checkpoint()
+    assert LogFolder.of(path).has_commit(1)
+    replaced(path, 100)
+    assert not LogFolder.of(path).has_commit(1)
+    assert seen(opened(path)) == [100]
 
 
 @pytest.mark.parametrize("versions", [1, 2, 3, 9])

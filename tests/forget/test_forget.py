@@ -374,7 +374,7 @@ def test_records_in_a_file_of_no_table_and_in_a_table_that_others_have_altered(
     assert sync(pipeline, no_spark).errors == ()
     database.execute(f"INSERT INTO people VALUES ({literal(ERIKA)}, 'infinity')")
     with monkeypatch.context() as killed:
-        killed.setattr(arrow_writer, "commit_files", crash)
+        killed.setattr(arrow_writer, "commit_next", crash)
         with pytest.raises(Crash):
             sync(pipeline, no_spark)
     records = Path(pipeline.lake.unrepresentable)
