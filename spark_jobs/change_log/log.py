@@ -263,7 +263,7 @@ class ChangeLog:
 
     def _scan(self, files: Sequence[DataFile], condition: pc.Expression, columns: Sequence[str] | None) -> pa.Table:
         with table_errors(f"{self._what} cannot be read", hint=self._hint):
-            return self.files.dataset(files).to_table(columns=list(columns) if columns else None, filter=condition)
+            return self.files.rows(files, condition, columns)
 
 
 def _fingerprints(rows: pa.Table, ordinal: int, path: str) -> tuple[Fingerprint, ...]:

@@ -7,6 +7,7 @@ many files the table has. For older rows Delta's list of all files is read.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -29,8 +30,8 @@ from spark_jobs.storage import Location, Recent
 # the most commits that are read one by one; beyond that the list of all files costs less
 _MOST_COMMITS = 200
 _ANY = -(1 << 63)
-# a sync reads the file of the newest window several times
-_HELD_BYTES = 1 << 20
+# a sync reads the file of the newest window several times, once for each table
+_HELD_BYTES, _HELD_IN_MEMORY_BYTES = 1 << 20, 32 << 20
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,11 @@ class DataFile:
         return known if nulls == 0 else known | pc.field(column).is_null()
 
 
-class _SmallFiles(Recent[pa.Buffer]):
+class _SmallFiles(Recent[pa.Table]):
     most = 8
+
+    def is_too_much(self, values: OrderedDict[str, pa.Table]) -> bool:
+        return super().is_too_much(values) or sum(each.nbytes for each in values.values()) > _HELD_IN_MEMORY_BYTES
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class CountedFiles:
         filesystem, layout = table_filesystem(self.path), ds.ParquetFileFormat()
         fragments = [
             layout.make_fragment(
-                self._content(file.path) if len(files) == 1 and file.size <= _HELD_BYTES else file.path,
+                content_of(self.path, file.path) if _is_small(files) else file.path,
                 filesystem=filesystem,
                 partition_expression=_known_of(file, self.schema),
                 file_size=file.size,
@@ -115,10 +119,16 @@ class CountedFiles:
         ]
         return ds.FileSystemDataset(fragments, self.schema, layout, filesystem)
 
-    def _content(self, file: str) -> pa.Buffer:
-        """A small file as a whole. Files are never changed, and their names never used again."""
-        files = self.path.storage.memory(_SmallFiles)
-        return files.value(f"{self.path}/{file}", lambda: content_of(self.path, file))
+    def rows(
+        self, files: Sequence[DataFile], condition: pc.Expression, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows of these files that meet the condition, by default with all columns. Those of a small file are
+        remembered: files are never changed, and their names never used again."""
+        names = [*(columns or self.schema.names)]
+        if not _is_small(files):
+            return self.dataset(files).to_table(names, filter=condition)
+        remembered, name = self.path.storage.memory(_SmallFiles), f"{self.path}/{files[0].path}"
+        return remembered.value(name, lambda: self.dataset(files).to_table()).filter(condition).select(names)
 
     def _newest(self, number: int | None, at: TransactionLog | None) -> tuple[DataFile, ...]:
         log = at or TransactionLog.open(self.path)
@@ -165,6 +175,10 @@ class CountedFiles:
     def _reaches(self, file: DataFile, number: int | None) -> bool:
         last = file.greatest.get(self.column)
         return number is None or last is None or last > number
+
+
+def _is_small(files: Sequence[DataFile]) -> bool:
+    return len(files) == 1 and files[0].size <= _HELD_BYTES
 
 
 def _data_file(action: Mapping[str, Any]) -> DataFile:

@@ -48,6 +48,11 @@ class RowPiece:
         """Rows that are in memory, in pieces of ``most`` rows at most."""
         return [cls(part.num_rows, partial(iter, (part,))) for part in slices(rows, most)]
 
+    def in_memory(self) -> RowPiece:
+        """The same rows, read now."""
+        parts = [*self.read()]
+        return RowPiece(self.rows, lambda: parts)
+
     def through(self, change: Callable[[pa.Table], pa.Table]) -> RowPiece:
         """With each part changed when it is read."""
         return RowPiece(self.rows, lambda: map(change, self.read()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,9 @@ from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.rewritten_rows import RowChange, RowPiece
 
+# of files, so few that to read all of their columns costs less than to open them once more
+_IN_MEMORY_BYTES = 256 << 10
+
 
 @dataclass(frozen=True)
 class TouchedFiles:
@@ -31,11 +35,16 @@ class TouchedFiles:
 
 def touched_files(opened: OpenedTable, change: RowChange, net: NetSource) -> TouchedFiles:
     """Those of the version that is opened; all of them ``can_be_removed``. Raises LakeError."""
-    pieces, removals = list[RowPiece](), list[RemoveAction]()
+    pieces, removals, in_memory = list[RowPiece](), list[RemoveAction](), 0
     for name, size in _files(opened.files_in_range(net.columns.shape, net.touched_range)):
         file = data_file(opened.path, name, size)
-        if change.touches(_parts(opened, change.matched_columns, file)):
-            pieces += _pieces(opened, file)
+        found, parts = _pieces(opened, file), _parts(opened, change.matched_columns, file)
+        in_memory += size
+        if in_memory <= _IN_MEMORY_BYTES:
+            found = [piece.in_memory() for piece in found]
+            parts = chain.from_iterable(piece.read() for piece in found)
+        if change.touches(parts):
+            pieces += found
             removals.append(RemoveAction(name, True, time_now(), size, {}))
     return TouchedFiles(tuple(pieces), tuple(removals))
 

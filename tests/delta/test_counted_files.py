@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
@@ -50,6 +51,16 @@ def test_newest_commits_and_the_list_of_all_files_agree(
         last_of_file = after - (after + 1) % 2
         assert numbers(counted, after) == list(range(last_of_file + 1, 24))
     assert numbers(counted, 23) == []
+
+
+def test_rows_of_small_files_are_read_once(counted: CountedFiles) -> None:
+    appended(counted, 1, 2, 3)
+    files, condition = counted.of_last_append(), pc.field("n") > 1
+    expected = counted.dataset(files).to_table(["text"], filter=condition)
+    assert counted.rows(files, condition, ["text"]) == expected
+    Path(counted.path, files[0].path).unlink()
+    assert counted.rows(files, condition, ["text"]) == expected
+    assert counted.rows(files, pc.field("n") == 1).to_pylist() == [{"n": 1, "text": "1"}]
 
 
 def test_files_that_were_put_together_count_once(counted: CountedFiles) -> None:
