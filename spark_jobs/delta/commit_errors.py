@@ -13,8 +13,7 @@ from spark_jobs.delta.table import delta_identifier, log_errors
 from spark_jobs.errors import CdcError, LakeError, OvertakenError, first_line
 
 # statements for any Spark session with Delta: they undo what somebody has set on the table
-APPEND_ONLY = "delta.appendOnly"
-APPENDS_ONLY = f"allow other changes: ALTER TABLE {{table}} UNSET TBLPROPERTIES ('{APPEND_ONLY}')"
+APPENDS_ONLY = "allow other changes: ALTER TABLE {table} UNSET TBLPROPERTIES ('delta.appendOnly')"
 
 
 def overtaken(path: str) -> OvertakenError:
@@ -35,7 +34,7 @@ def commit_errors(
         yield
     except CommitFailedError as error:
         if "append-only" in str(error):
-            what = f"{path} cannot be written: it has the property {APPEND_ONLY}"
+            what = f"{path} cannot be written: it has the property delta.appendOnly"
             raise LakeError(what, hint=APPENDS_ONLY.format(table=delta_identifier(path))) from None
         with log_errors(f"{path} was not written", path):
             made = is_made is not None and is_made()

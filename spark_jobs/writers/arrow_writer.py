@@ -13,7 +13,7 @@ from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.delta.append import commit_files
+from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.commit_errors import commit_errors, is_of_storage
 from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.delta.files import table_filesystem
@@ -84,10 +84,8 @@ class ArrowWriter:
             _remove(written)
             return False
         files = [action for each in written for action in each.actions]
-        if is_whole:  # ``deltalake`` knows which files have a deletion vector
-            commit_files(self.opened.table, files, "overwrite", self.opened.schema, commit)
-        else:
-            commit_next(self.opened.opened, [*files, *old_files.removals], commit)
+        mode: FilesMode = "overwrite" if is_whole else "append"
+        commit_next(self.opened.opened, [*files, *old_files.removals], mode, self.opened.schema, commit)
         return True
 
     def _files(self, pieces: Sequence[RowPiece], most: int, columns: NetColumns) -> list[DataFiles]:

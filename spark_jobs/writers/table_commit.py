@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.append import FilesMode, commit_files
+from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.checkpoints import Checkpoints
 from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, LogFolder, Transaction
 from spark_jobs.delta.commit_errors import commit_errors, overtaken
@@ -207,10 +207,7 @@ def commit_numbered(
     if commit is None:
         return None
     with commit_errors(opened.path, is_made=partial(is_made, opened, commit)):
-        if mode == "append":
-            commit_next(opened, files, commit)
-        else:
-            commit_files(opened.table, files, mode, schema, commit)
+        commit_next(opened, files, mode, schema, commit)
         keep_written(opened, commit)
     return opened.log.version + 1
 

@@ -16,7 +16,6 @@ from deltalake.transaction import RemoveAction
 
 from spark_jobs.delta.append import append
 from spark_jobs.delta.commit import LogFolder, Transaction, time_now
-from spark_jobs.delta.commit_errors import APPEND_ONLY
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.transaction_log import last_checkpoint
@@ -132,7 +131,7 @@ def replaced(path: Location, number: int, table: TableToWrite | None = None) -> 
     every = pa.table(table.table.get_add_actions(flatten=True)).to_pylist()
     removals = [RemoveAction(each["path"], True, time_now(), each["size_bytes"], {}) for each in every]
     commit = commit_properties(Transaction(APP, number), retries=0)
-    commit_next(table, [*files.actions, *removals], commit)
+    commit_next(table, [*files.actions, *removals], "append", SCHEMA, commit)
     keep_written(table, commit)
 
 
@@ -159,7 +158,7 @@ def test_a_commit_of_our_own_is_refused_if_anybody_has_committed_since(path: Loc
 
 
 def test_a_table_that_only_takes_rows_refuses_to_lose_any(path: Location) -> None:
-    DeltaTable(path).alter.set_table_properties({APPEND_ONLY: "true"})
+    DeltaTable(path).alter.set_table_properties({"delta.appendOnly": "true"})
     with pytest.raises(CommitFailedError, match="append-only"):
         replaced(path, 2)
     assert seen(opened(path)) == [1]
