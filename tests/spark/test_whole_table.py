@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,8 +18,9 @@ from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.errors import ConnectionLostError, UnrepresentableError
 from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.run import Run
-from spark_jobs.snapshot import planned_table, table_read
-from spark_jobs.snapshot.range_read import RangeQuery, read_range
+from spark_jobs.snapshot import planned_table
+from spark_jobs.snapshot.range_read import Batches, RangeQuery, read_range
+from spark_jobs.snapshot.table_read import SnapshotSource
 from spark_jobs.sync import prepare, snapshot, sync
 from tests.fixtures.no_spark import SparkIsStarted, no_spark
 from tests.fixtures.object_store import BUCKET, ObjectStore
@@ -217,11 +217,11 @@ def test_only_a_range_whose_connection_is_lost_is_read_again(
 ) -> None:
     ranges: list[str] = []
 
-    def noted(connect: BulkConnect, snapshot_name: str, query: RangeQuery) -> Iterator[pa.RecordBatch]:
+    def noted(connect: BulkConnect, snapshot_name: str | None, query: RangeQuery) -> Batches:
         ranges.append(query.label)
         return read_range(connect, snapshot_name, query)
 
-    monkeypatch.setattr(table_read, "read_range", noted)
+    monkeypatch.setattr(planned_table, "SnapshotSource", partial(SnapshotSource, read=noted))
     with ThreadPoolExecutor(1) as background:
         taking = background.submit(snapshot, Run(thing, no_spark))
         lost = blocked_reader(database)
