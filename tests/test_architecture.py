@@ -113,7 +113,9 @@ def test_a_decision_has_a_date_and_says_what_was_rejected(page: Path) -> None:
     assert re.findall(r"`tests/[\w/]+\.py`", texts["Held by"])
 
 
-@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md", *_DECISIONS], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md", *_DECISIONS], ids=lambda page: page.stem
+)
 def test_the_files_that_a_page_names_are_there(page: Path) -> None:
     """By their whole path, or from some folder on; of a test, the file has it."""
     files = [path for folder in (*_HOUSES, "tests") for path in (ROOT / folder).glob("**/*.py")]

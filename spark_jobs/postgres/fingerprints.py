@@ -55,9 +55,8 @@ WITH RECURSIVE asked AS (
       (SELECT string_agg(d.xmin::text, ' ' ORDER BY d.xmin::text::bigint) FROM pg_catalog.pg_depend d
         WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = c.oid AND d.objsubid = 0
           AND d.refclassid = 'pg_catalog.pg_namespace'::regclass)
-        || CASE WHEN %(by_name)s
-          THEN ' ' || (SELECT y.xmin::text FROM pg_catalog.pg_type y WHERE y.oid = c.reltype) || ' ' || n.xmin::text
-          ELSE '' END,
+        || CASE WHEN %(by_name)s THEN ' ' || (SELECT y.xmin::text FROM pg_catalog.pg_type y WHERE y.oid = c.reltype)
+                ELSE '' END,
       CASE WHEN t.parent <> 0 THEN c.relreplident::text || ' ' ELSE '' END || coalesce((
         SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
         FROM pg_catalog.pg_index i, unnest(i.indkey::smallint[]) WITH ORDINALITY k(attnum, place)

@@ -39,8 +39,8 @@ class FingerprintPart:
     ``parent`` and ``attached`` are the OID and ``xmin`` from ``pg_inherits``, 0 for the table itself.
     ``made_as_partition``: it was created by CREATE TABLE ... PARTITION OF, so it held no rows before. ``changed`` is
     the ``xmin`` of its ``pg_class`` row. ``attributes``: the ``xmin`` of each of its ``pg_attribute`` and
-    ``pg_attrdef`` rows. ``placed`` changes when it moves to another schema and, if its changes come by name, when it or
-    its schema is renamed. ``identity``: the columns that identify the row of a change. ``indexes``: those that may have
+    ``pg_attrdef`` rows. ``placed`` changes when it moves to another schema and, if its changes come by name, when it is
+    renamed. ``identity``: the columns that identify the row of a change. ``indexes``: those that may have
     been its replica identity, with their ``xmin``; none if the messages tell which one it was. ``primary_key``: the OID
     of that constraint, which a REINDEX does not change; None if there is none, or if rows have another replica
     identity, without which the source refuses to update and delete what is published. ``declared_key``: the OID of the

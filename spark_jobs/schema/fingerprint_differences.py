@@ -246,7 +246,7 @@ def _part_reasons(old: FingerprintPart, new: FingerprintPart, of: Fingerprint, r
         reasons.append(f"{what} was unlogged for a time")
     if _is_rewritten(old, new, of):
         reasons.append(f"{what} was rewritten by DDL")
-    if not f"{new.placed} ".startswith(f"{old.placed} "):  # older logs lack the schema's xmin at its end
+    if old.placed != new.placed:
         reasons.append(f"{what} had another name or schema for a time")
     if [renamed.get(name, name) for name in _names(old.identity)] != _names(new.identity):
         reasons.append(f"the replica identity of {new.name} was changed")

@@ -534,14 +534,8 @@ def test_with_test_decoding_a_name_or_key_that_was_another_for_a_time_is_seen(
         "plain": "it had another name or schema for a time",
         "parted": "partition public.parted_1 had another name or schema for a time",
     }
-    database.execute("ALTER SCHEMA public RENAME TO x", "DELETE FROM x.narrow", "ALTER SCHEMA x RENAME TO public")
-    assert _changed(pipeline) == dict.fromkeys(TABLES, "it had another name or schema for a time") | {
-        "parted": "it had another name or schema for a time"
-        "; partition public.parted_1 had another name or schema for a time"
-        "; partition public.parted_2 had another name or schema for a time"
-    }
     database.execute(
-        "INSERT INTO narrow SELECT g, g FROM generate_series(0, 9) g",
+        "INSERT INTO narrow SELECT g, g FROM generate_series(0, 9) g ON CONFLICT DO NOTHING",
         "ALTER TABLE plain ALTER b SET NOT NULL",
         "CREATE UNIQUE INDEX other ON plain (id, b)",
     )
