@@ -1,4 +1,4 @@
-"""When ``deltalake`` writes a checkpoint of a Delta table: after every fifth commit.
+"""When ``deltalake`` writes a checkpoint of a Delta table: after every fifth commit, on a disk after every tenth.
 
 Without one, whoever opens the table reads every commit. But on an object store it costs over twenty requests, as
 ``deltalake`` reads each commit since the last checkpoint twice. A sync of one changed table makes three commits: to the
@@ -18,11 +18,13 @@ from spark_jobs.delta.commit import LogFolder
 from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.transaction_log import last_checkpoint
+from spark_jobs.object_stores import store_of
 from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL = 5
+_ON_DISK = 10  # as Delta's default: there one costs as much as five commits of ten rows do
 _MOST_COMMITS = 10
 CHECKPOINT_PROPERTY = "delta.checkpointInterval"
 # the least number of commits of this process, to whatever tables of the lake, between two checkpoints
@@ -70,7 +72,7 @@ def write_checkpoint_if_due(path: Location, table: DeltaTable, version: int, *, 
         if checkpoints.last.get(path, version + 1) > version:  # the first look, or another table is there now
             known = last_checkpoint(LogFolder.of(path))
             checkpoints.last[path] = 0 if known is None else min(version, known.version)
-        commits, interval = version - checkpoints.last[path], _interval(table)
+        commits, interval = version - checkpoints.last[path], _interval(path, table)
         if commits < interval or not checkpoints.is_turn(at_once=at_once or commits >= 2 * interval):
             return
         checkpoints.last[path] = version
@@ -95,5 +97,6 @@ def write_checkpoint(path: Location) -> None:
             table.create_checkpoint()
 
 
-def _interval(table: DeltaTable) -> int:
-    return int(table.metadata().configuration.get(CHECKPOINT_PROPERTY, CHECKPOINT_INTERVAL))
+def _interval(path: Location, table: DeltaTable) -> int:
+    default = CHECKPOINT_INTERVAL if store_of(path) is not None else _ON_DISK
+    return int(table.metadata().configuration.get(CHECKPOINT_PROPERTY, default))

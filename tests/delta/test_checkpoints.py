@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.delta.append import after_commit
-from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, Checkpoints
+from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY, Checkpoints
 from spark_jobs.delta.commit import LogFolder, Transaction
 from spark_jobs.delta.transaction_log import last_checkpoint
 from spark_jobs.delta.written_tables import commit_properties, keep_written, open_to_write
@@ -29,8 +29,8 @@ def as_another_process(path: Location) -> Location:
     return Location.of(str(path))
 
 
-def table_at(path: Location, **configuration: str | None) -> Location:
-    DeltaTable.create(path, SCHEMA, configuration=configuration)
+def table_at(path: Location, interval: int | None = CHECKPOINT_INTERVAL) -> Location:
+    DeltaTable.create(path, SCHEMA, configuration={} if interval is None else {CHECKPOINT_PROPERTY: str(interval)})
     return path
 
 
@@ -107,15 +107,16 @@ def test_many_tables_of_spark_put_none_off_for_long(lake: Location) -> None:
         assert number - newest_checkpoint(path) <= 2 * CHECKPOINT_INTERVAL
 
 
-def test_the_interval_of_the_table_counts(lake: Location) -> None:
-    path = table_at(lake / "a", **{"delta.checkpointInterval": "5"})
+@pytest.mark.parametrize(("interval", "versions"), [(5, [5, 10, 15, 20]), (7, [7, 14]), (None, [10, 20])])
+def test_the_interval_of_the_table_counts(lake: Location, interval: int | None, versions: list[int]) -> None:
+    path = table_at(lake / "a", interval)
     for number in range(1, 22):
         write(path, number)
-    assert checkpoints_of(path) == [5, 10, 15, 20]
+    assert checkpoints_of(path) == versions
 
 
 def test_a_checkpoint_that_cannot_be_written_fails_no_commit(lake: Location, caplog: pytest.LogCaptureFixture) -> None:
-    path = table_at(lake / "a", **{"delta.checkpointInterval": "2"})
+    path = table_at(lake / "a", 2)
     write(path, 1)
     Path(path, "_delta_log", f"{2:020}.checkpoint.parquet").mkdir()
     write(path, 2)
