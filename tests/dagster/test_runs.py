@@ -57,16 +57,6 @@ def requested(result: dg.SensorResult) -> dg.RunRequest:
     return (result.run_requests or [])[0]
 
 
-def until_quiet(shop: UnderDagster) -> str:
-    """Run what is asked for until nothing is: the server writes a little WAL of its own now and then."""
-    for _ in range(5):
-        tick = shop.tick()
-        if not tick.run_requests:
-            return str(tick.skip_reason)
-        shop.run(tick.run_requests[0])
-    raise AssertionError("runs ask for runs")
-
-
 def range_of(request: dg.RunRequest) -> tuple[str, str]:
     return request.tags["dagster/asset_partition_range_start"], request.tags["dagster/asset_partition_range_end"]
 
@@ -103,7 +93,7 @@ def test_from_nothing_to_caught_up(followed: UnderDagster) -> None:
     assert followed.metadata("public", "items")["outcome"] == "nothing to apply"
     assert followed.metadata("public", "items")["dagster/row_count"] == 100
 
-    assert "caught up" in until_quiet(followed)
+    assert "caught up" in followed.until_quiet()
 
 
 def test_only_a_snapshot_that_is_asked_for_is_taken_again(followed: UnderDagster) -> None:
@@ -414,7 +404,7 @@ def test_a_partition_that_comes_is_read_alone(
     )
     tables = [*TABLES, "public.days"]
     shop = under_dagster(database, tmp_path / "lake", instance, spark, tables=tables)
-    until_quiet(shop)
+    shop.until_quiet()
     database.execute(
         "CREATE TABLE days_2 (LIKE days INCLUDING ALL)",
         "INSERT INTO days_2 VALUES ('2024-02-03', 'unseen')",
@@ -428,7 +418,7 @@ def test_a_partition_that_comes_is_read_alone(
     assert (told["partitions_read"], told["partition_rows"]) == ("partition public.days_2 was attached", 1)
     assert "snapshot_reason" not in told
     change(shop, 2)
-    assert "caught up" in until_quiet(shop)
+    assert "caught up" in shop.until_quiet()
     shop.assert_equal(tables)
 
 

@@ -287,7 +287,7 @@ def test_ddl_and_changes_between_chunks(large: LargeTable, monkeypatch: pytest.M
     while taken is None or taken.error is not None:
         with monkeypatch.context() as patched, suppress(Crash):
             patched.setattr(ReadRecord, "_write", killed)
-            taken = large.read_on()
+            taken = large.read_on(may_wait=source.truncated and bool(source.prepared))
         for _ in range(chance.randint(0, 4)):
             source.change()
             if chance.random() < 0.3:

@@ -76,7 +76,7 @@ def test_without_one_of_them_the_doctor_says_which(database: Database, tmp_path:
             ("ALTER ROLE {} NOREPLICATION", f"{role}: no REPLICATION"),
             (
                 "DROP PUBLICATION " + database.name,
-                f"does not exist, and {role} does not own public.items, public.orders",
+                f"does not exist, and {role} does not own {', '.join(f'public.{table}' for table in TABLES)}",
             ),
         ):
             database.execute(revoked.format(role))
