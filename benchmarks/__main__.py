@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import yaml
 from rich.console import Console
@@ -22,7 +22,7 @@ from benchmarks.catalogue_look import measure_catalogue_looks
 from benchmarks.cold import measure_cold
 from benchmarks.commit_columns import measure_commit_columns
 from benchmarks.dagster_runs import measure_dagster_runs
-from benchmarks.draining import DRAINED, measure_drain
+from benchmarks.draining import measure_drain
 from benchmarks.floor import measure_floor, measure_many
 from benchmarks.following import check_equal, measure_alone, measure_following
 from benchmarks.idle_tables import measure_idle_tables
@@ -159,7 +159,10 @@ def _large_table(bench: _Bench) -> Iterator[Measurement]:
 
 
 def _drain(bench: _Bench) -> Iterator[Measurement]:
-    yield from measure_drain(bench.server, bench.pipeline("drained", (DRAINED,)), bench.spark, bench.size)
+    for engine in get_args(MergeEngine):
+        table = QualifiedName("public", f"drained_by_{engine}")
+        pipeline = load_pipeline(bench.configuration(table.relname, (table,), engine=engine))
+        yield from measure_drain(bench.server, pipeline, bench.spark, bench.size)
 
 
 def _commit_columns(bench: _Bench) -> Iterator[Measurement]:
