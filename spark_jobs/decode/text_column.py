@@ -59,6 +59,14 @@ class TextColumn:
         """The values as strings; raises ArrowInvalid unless every value is UTF-8."""
         return self.array.cast(pa.string())
 
+    @property
+    def is_utf_8(self) -> bool:
+        try:
+            self.valid_string()
+        except pa.ArrowInvalid:
+            return False
+        return True
+
     def only(self, allowed: bytes) -> bool:
         """Whether every byte of every value is one of ``allowed``."""
         table = np.zeros(256, dtype=bool)

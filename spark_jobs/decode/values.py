@@ -23,7 +23,7 @@ from spark_jobs.decode.fitted_decimal import fitted_decimals
 from spark_jobs.decode.hexadecimal import hex_to_bytes, uuid_to_bytes
 from spark_jobs.decode.json_numbers import with_other_numbers
 from spark_jobs.decode.text_column import TextColumn, mask_where
-from spark_jobs.errors import DecodeError, UnrepresentableError
+from spark_jobs.errors import DecodeError, UnrepresentableError, new_snapshot
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
@@ -65,11 +65,17 @@ def cast_text(
     DecodeError for text PostgreSQL does not write, and under ``"error"`` UnrepresentableError for unrepresentable
     values. Both name ``table`` and ``name``, never the value.
     """
+    text = TextColumn.of(column)
     try:
-        text = TextColumn.of(column)
         parsed = parse_text(text, lake_type)
     except (pa.ArrowInvalid, ValueError):
         # from None: Arrow's message quotes the value
+        if not text.is_utf_8:
+            raise DecodeError(
+                f"{table} column {name}: a text is not UTF-8, which this SQL_ASCII database does not require",
+                hint="correct it at the source, and sync again: the corrected value is what counts. In modes that keep"
+                f" each version, {new_snapshot(table)}",
+            ) from None
         raise DecodeError(
             f"{table} column {name}: not PostgreSQL's text of {lake_type.sql}",
             hint="the session that read it must pin TimeZone, DateStyle, bytea_output and client_encoding",

@@ -17,7 +17,7 @@ from adbc_driver_postgresql import StatementOptions, dbapi
 from spark_jobs.errors import PreconditionError, SlotInUseError, SourceError, SourceUnreachableError
 from spark_jobs.postgres.password_command import Conninfo, opened
 from spark_jobs.postgres.refusals import connect_hint, is_lost, lost_connection, refusal_hint
-from spark_jobs.postgres.session_settings import PIN_STATEMENT
+from spark_jobs.postgres.session_settings import ENCODING_OF_ROWS, PIN_STATEMENT
 
 BulkConnect: TypeAlias = Callable[[], AbstractContextManager[dbapi.Connection]]
 
@@ -73,7 +73,7 @@ def _connected(conninfo: str) -> dbapi.Connection:
             f"cannot connect to PostgreSQL for a bulk read: {message}", hint=connect_hint(message)
         ) from None
     try:
-        run(connection, PIN_STATEMENT)
+        run(connection, f"{PIN_STATEMENT}, pg_catalog.set_config('client_encoding', {ENCODING_OF_ROWS}, false)")
     except BaseException:
         connection.close()
         raise

@@ -73,11 +73,6 @@ def refusal_hint(sqlstate: str | None, message: str) -> str:
             "give the table the same list in each publication; what was changed before cannot be decoded: start over"
             " with a new slot and a new lake path"
         )
-    if sqlstate == "22021" or "invalid byte sequence" in message:
-        return (
-            "a text of this SQL_ASCII database is not UTF-8: correct it at the source; a change that has it cannot be"
-            " decoded: drop the slot, then `postgres-cdc recover`"
-        )
     if "user request" in message:
         return "it was cancelled on the server: run it again"
     return ""

@@ -64,3 +64,8 @@ def _pin_statement() -> str:
 
 
 PIN_STATEMENT = _pin_statement()
+# The encoding in which rows and changes are read. In an SQL_ASCII database a text may be of any encoding, and in any
+# but its own the server refuses it, with all changes after it. Read as it is, it stops its table alone.
+ENCODING_OF_ROWS = """
+CASE pg_catalog.current_setting('server_encoding') WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END
+""".strip()

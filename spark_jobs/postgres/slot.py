@@ -35,6 +35,7 @@ from spark_jobs.postgres.bulk_read import run, streamed
 from spark_jobs.postgres.connection import Connection, source_error, source_errors
 from spark_jobs.postgres.open_transactions import oldest_transaction
 from spark_jobs.postgres.provider import provider_of
+from spark_jobs.postgres.session_settings import ENCODING_OF_ROWS
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +93,11 @@ _FLUSH = "SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_xact_id() END
 _FLUSHED = """
 SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text
 """
+# as in sessions of bulk reads, for one transaction
+_LIKE_BULK = (
+    "SELECT pg_catalog.set_config('statement_timeout', '0', true),"
+    f" pg_catalog.set_config('client_encoding', {ENCODING_OF_ROWS}, true)"
+)
 _CLOCK = "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_xact_replay_timestamp() ELSE clock_timestamp() END"
 
 
@@ -335,8 +341,8 @@ def peek_few(connection: Connection, slot: str, window: Window, options: Options
         source_errors("PostgreSQL refused"),
         connection.transaction(),
     ):
-        connection.execute("SET LOCAL statement_timeout = 0")
-        rows = connection.execute(query, binary=True).fetchall()
+        connection.execute(_LIKE_BULK)
+        rows = connection.execute(query.encode(), binary=True).fetchall()
     return pa.record_batch({"data": pa.array([data for (data,) in rows], pa.binary())})
 
 

@@ -7,23 +7,18 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-import psycopg
 import pytest
 from psycopg import sql
 
-from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import advance, capture, capture_windows, land_window
 from spark_jobs.capture.session import capture_session
 from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.configuration import Pipeline, WindowLimits
-from spark_jobs.errors import CdcError, GapError, PreconditionError, SlotError, SourceError
+from spark_jobs.errors import CdcError, GapError, PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.recover import recover
-from spark_jobs.verify.verify import verify
 from tests.capture.orders import TABLE, slots
-from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import MakePipeline, pipeline_of
 from tests.fixtures.servers import Database, fresh_database
 from tests.log_rows import log_rows
@@ -414,22 +409,3 @@ def test_role_with_the_least_privileges(every_database: Database, tmp_path: Path
         assert marker.changes > 0
     finally:
         every_database.execute(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
-
-
-def test_a_text_that_is_not_utf_8_stops_with_a_way_out(server: PostgresServer, tmp_path: Path) -> None:
-    with fresh_database(server) as database:
-        name = sql.Identifier(database.name)
-        with psycopg.connect(server.dsn(), autocommit=True) as connection:
-            connection.execute(sql.SQL("DROP DATABASE {}").format(name))
-            encoded = "CREATE DATABASE {} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'"
-            connection.execute(sql.SQL(encoded).format(name))
-        database.execute("CREATE TABLE notes (id int PRIMARY KEY, t text)", "INSERT INTO notes VALUES (1, 'x')")
-        pipeline = pipeline_of(database, tmp_path / "lake", "public.notes")
-        synced_without_spark(pipeline)
-        database.execute(r"UPDATE notes SET t = E'\xff'")
-        with pytest.raises(SourceError, match=r"invalid byte sequence.*correct it at the source.*drop the slot"):
-            synced_without_spark(pipeline)
-        database.execute("UPDATE notes SET t = 'x'", f"SELECT pg_drop_replication_slot('{database.name}')")
-        recover(pipeline, no_spark)
-        synced_without_spark(pipeline)
-        assert verify(pipeline, no_spark).problems == ()

@@ -1,0 +1,69 @@
+"""An SQL_ASCII database holds texts of any encoding. One that is not UTF-8 stops its table, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.configuration import Pipeline, PluginName
+from spark_jobs.sync import sync
+from spark_jobs.verify.verify import verify
+from tests.fixtures.no_spark import no_spark, synced_without_spark
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.servers import Database, fresh_database
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def of_any_encoding(server: PostgresServer) -> Iterator[Database]:
+    with fresh_database(server) as database:
+        name = sql.Identifier(database.name)
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {}").format(name))
+            encoded = "CREATE DATABASE {} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'"
+            connection.execute(sql.SQL(encoded).format(name))
+        yield database
+
+
+# few changes are read by another session than many
+@pytest.mark.parametrize(("plugin", "rows"), [("pgoutput", 1), ("pgoutput", 30_000), ("test_decoding", 1)])
+def test_its_table_stops_alone(of_any_encoding: Database, tmp_path: Path, plugin: PluginName, rows: int) -> None:
+    database, tables = of_any_encoding, ("notes", "others", "old_ones")
+    for table in tables:
+        database.execute(
+            f"CREATE TABLE {table} (id int PRIMARY KEY, t text)", rf"INSERT INTO {table} VALUES (1, E'\xc3\xa9')"
+        )
+    pipeline = pipeline_of(database, tmp_path / "lake", *(f"public.{table}" for table in tables))
+    pipeline = replace(pipeline, source=replace(pipeline.source, plugin=plugin))
+    database.execute(r"UPDATE old_ones SET t = E'\xff'")
+    assert_stopped(pipeline, "old_ones")
+    database.execute("UPDATE old_ones SET t = 'y'")
+    synced_without_spark(pipeline)
+    assert verify(pipeline, no_spark).problems == ()
+
+    database.execute(
+        r"UPDATE notes SET t = E'\xff'",
+        rf"INSERT INTO others SELECT g, E'\xc3\xbc' FROM generate_series(2, {rows + 1}) g",
+    )
+    assert_stopped(pipeline, "notes")
+    verdicts = {each.name.relname: each.verdict for each in verify(pipeline, no_spark).tables}
+    assert verdicts["others"] == "equal"
+    assert verdicts["notes"] != "equal"
+
+    database.execute("UPDATE notes SET t = 'y'", "UPDATE others SET t = 'z' WHERE id = 1")
+    synced_without_spark(pipeline)
+    assert verify(pipeline, no_spark).problems == ()
+
+
+def assert_stopped(pipeline: Pipeline, table: str) -> None:
+    (error,) = sync(pipeline, no_spark).errors
+    assert f"public.{table}" in error.what
+    assert "UTF-8" in error.what
+    assert "correct it at the source" in error.hint
