@@ -7,6 +7,7 @@ https://developmentseed.org/obstore/latest/api/put/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig
 
 
+# a request without an answer, after 30 s or when the connection is lost. The client asks again only if it was not sent
+_UNANSWERED = re.compile(r"Error performing PUT \S+ in [\d.]+s - HTTP error: error sending request")
+
+
 class _Clients(Recent[Client]):
     """By bucket."""
 
@@ -37,13 +42,21 @@ def create_file(folder: Location, name: str, content: bytes) -> bool:
     store = store_of(folder)
     client, at = (LocalStore(_local(folder), mkdir=True), "") if store is None else _client(folder, store)
     try:
-        try:
-            obstore.put(client, at + name, content, mode="create")
-        except AlreadyExistsError:
-            # the file may be ours: the answer was lost, and the client has asked again
-            return obstore.get(client, at + name).bytes().to_bytes() == content
+        return _created(client, at + name, content)
     except (BaseError, OSError) as error:
         raise storage_error(f"{folder} cannot be written", first_line(error)) from None
+
+
+def _created(client: Client, name: str, content: bytes, tries: int = 6) -> bool:
+    try:
+        obstore.put(client, name, content, mode="create")
+    except AlreadyExistsError:
+        # the file may be ours: the answer was lost, and somebody has asked again
+        return obstore.get(client, name).bytes().to_bytes() == content
+    except BaseError as error:
+        if tries == 1 or not _UNANSWERED.search(str(error)):
+            raise
+        return _created(client, name, content, tries - 1)
     return True
 
 
