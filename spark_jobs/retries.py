@@ -8,6 +8,7 @@ ConnectionLostError          6 within 20 s                   a server that resta
 StorageBusyError             8, none after two minutes; each  a storm of "slow down" is over after a minute
                              has those of the client in it
 OvertakenError               6 at once                       another writer's commit stands; this one reads it first
+a request without an answer  6 at once                       the client, which repeats others, leaves it at that
 a concurrent Delta commit    5 within 8 s                    no writer of ours: an OPTIMIZE or VACUUM, soon done
 a whole run of Dagster's     as the run's own policy says    ``MAY_PASS``: a second try may differ
 ===========================  ==============================  ======================================================
@@ -103,6 +104,14 @@ def again_when_overtaken(work: Callable[P, Answer]) -> Callable[P, Answer]:
         reraise=True,
     )
     return again(work)
+
+
+def again_when_unanswered(
+    is_unanswered: Callable[[BaseException], bool],
+) -> Callable[[Callable[P, Answer]], Retried[P, Answer]]:
+    """Try ``work`` six times without a pause. ``work`` is one request to the storage that may be made twice, and has
+    waited long enough for its answer."""
+    return retry(retry=retry_if_exception(is_unanswered), stop=stop_after_attempt(6), reraise=True)
 
 
 def again_when_concurrent(

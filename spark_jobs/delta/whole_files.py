@@ -22,6 +22,7 @@ from obstore.store import ObjectStore as Client
 from spark_jobs.delta.files import lake_errors, lake_filesystem, storage_error
 from spark_jobs.errors import first_line
 from spark_jobs.object_stores import ObjectStore, storage_options, store_of
+from spark_jobs.retries import again_when_unanswered
 from spark_jobs.storage import Location, Recent
 
 if TYPE_CHECKING:
@@ -47,16 +48,17 @@ def create_file(folder: Location, name: str, content: bytes) -> bool:
         raise storage_error(f"{folder} cannot be written", first_line(error)) from None
 
 
-def _created(client: Client, name: str, content: bytes, tries: int = 6) -> bool:
+def _is_unanswered(error: BaseException) -> bool:
+    return isinstance(error, BaseError) and _UNANSWERED.search(str(error)) is not None
+
+
+@again_when_unanswered(_is_unanswered)
+def _created(client: Client, name: str, content: bytes) -> bool:
     try:
         obstore.put(client, name, content, mode="create")
     except AlreadyExistsError:
         # the file may be ours: the answer was lost, and somebody has asked again
         return obstore.get(client, name).bytes().to_bytes() == content
-    except BaseError as error:
-        if tries == 1 or not _UNANSWERED.search(str(error)):
-            raise
-        return _created(client, name, content, tries - 1)
     return True
 
 
