@@ -28,6 +28,7 @@ from spark_jobs.schema.lake_types import LakeKind, LakeType
 
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
 OUT_OF_RANGE = "infinity, or a year before 1 or beyond 9999"
+NOT_IN_PARTITION = "Delta has no empty text as the value of a partition"
 NOT_IN_VARIANT = "a number with an exponent, or of more than 38 digits"
 # of what is noted of a value that does not fit; a longer text ends with …
 MOST_CHARACTERS = 1_000
@@ -97,7 +98,7 @@ def _nearest(parsed: Parsed, beyond: TextColumn, lake_type: LakeType) -> pa.Arra
     """
     lost = parsed.unrepresentable
     assert lost is not None
-    if lake_type.kind is LakeKind.VARIANT:  # there is no nearest document
+    if lake_type.kind in (LakeKind.VARIANT, LakeKind.STRING):  # there is no nearest document, and no nearest text
         return parsed.values
     if lake_type.element is None:
         return clamped(parsed.values, lost, beyond.string(), lake_type)
@@ -245,8 +246,12 @@ def _uuid(text: TextColumn, _: LakeType) -> Parsed:
     return Parsed(uuid_to_bytes(text))
 
 
-def _string(text: TextColumn, _: LakeType) -> Parsed:
-    return Parsed(text.valid_string())
+def _string(text: TextColumn, lake_type: LakeType) -> Parsed:
+    values = text.valid_string()
+    if not lake_type.has_no_empty_text:
+        return Parsed(values)
+    empty = mask_where(pc.equal(values, ""))
+    return Parsed(pc.if_else(pa.array(empty), None, values), empty, NOT_IN_PARTITION) if empty.any() else Parsed(values)
 
 
 _PARSERS: dict[LakeKind, Callable[[TextColumn, LakeType], Parsed]] = {

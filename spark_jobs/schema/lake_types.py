@@ -6,7 +6,7 @@ Types that are not in the map become strings with PostgreSQL's own text output.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import pyarrow as pa
@@ -50,6 +50,9 @@ class LakeType:
 
     ``chosen``: the configuration chose it in place of the type map's. Then a decimal may be unable to hold every value,
     and binary holds the bytes of a uuid.
+
+    ``of_partition``: the table is to be partitioned by the column, whose type is the same as without. Delta reads an
+    empty text in a partition's name as null. https://github.com/delta-io/delta/blob/master/PROTOCOL.md#partition-value-serialization
     """
 
     kind: LakeKind
@@ -57,6 +60,7 @@ class LakeType:
     scale: int = 0
     element: LakeType | None = None
     chosen: bool = False
+    of_partition: bool = field(default=False, compare=False)
 
     @classmethod
     def of_sql(cls, sql: str) -> LakeType | None:
@@ -81,7 +85,11 @@ class LakeType:
     @property
     def has_misfits(self) -> bool:
         """Whether PostgreSQL may have a value of the column that this type cannot hold."""
-        return self.kind in _WITH_MISFITS
+        return self.kind in _WITH_MISFITS or self.has_no_empty_text
+
+    @property
+    def has_no_empty_text(self) -> bool:
+        return self.of_partition and self.kind is LakeKind.STRING
 
     @property
     def decoded_sql(self) -> str:

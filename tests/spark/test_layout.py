@@ -123,3 +123,27 @@ def test_a_column_that_is_not_there_stops_its_table_alone(
     assert str(error).startswith("table public.clustered has no column regoin that is followed, and layout: names it")
     assert error.hint == "expected some of id, region"
     assert [table.name.relname for table in report.snapshots if table.error is None] == ["theirs"]
+
+
+def test_an_empty_text_does_not_fit_a_partition(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    database.execute(
+        "CREATE TABLE partitioned (id int PRIMARY KEY, region text)",
+        "INSERT INTO partitioned VALUES (1, 'r'), (2, NULL)",
+    )
+    name = NAMES["partitioned"]
+    options = ColumnOptions(layout=LAYOUTS["partitioned"])
+    made = pipeline_of(database, tmp_path / "lake", str(name))
+    pipeline = replace(made, tables=(Table(name, options=options),))
+    assert sync(pipeline, lambda: spark).errors == ()
+    database.execute(
+        "INSERT INTO partitioned VALUES (3, ''), (4, 's')", "UPDATE partitioned SET region = '' WHERE id = 1"
+    )
+    (error,) = sync(pipeline, lambda: spark).errors
+    assert "column region: Delta has no empty text as the value of a partition, in 2 of" in str(error)
+    nulled = replace(pipeline, on_unrepresentable="null")
+    report = sync(nulled, lambda: spark)
+    assert (report.errors, report.snapshots) == ((), ())
+    assert_equal(spark, nulled, name)
+    texts = spark.read.format("delta").load(f"{nulled.lake.root}/_unrepresentable").select("column", "source_text")
+    assert sorted(map(tuple, texts.collect())) == [("region", ""), ("region", "")]
+    assert sync(nulled, lambda: spark).snapshots == (), "the type is the same as without the layout"
