@@ -247,11 +247,10 @@ def _uuid(text: TextColumn, _: LakeType) -> Parsed:
 
 
 def _string(text: TextColumn, lake_type: LakeType) -> Parsed:
-    values = text.valid_string()
     if not lake_type.has_no_empty_text:
-        return Parsed(values)
-    empty = mask_where(pc.equal(values, ""))
-    return Parsed(pc.if_else(pa.array(empty), None, values), empty, NOT_IN_PARTITION) if empty.any() else Parsed(values)
+        return Parsed(text.valid_string())
+    empty = text.valid & (text.lengths == 0)
+    return Parsed(text.without(empty).valid_string(), empty, NOT_IN_PARTITION)
 
 
 _PARSERS: dict[LakeKind, Callable[[TextColumn, LakeType], Parsed]] = {
