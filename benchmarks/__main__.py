@@ -27,9 +27,9 @@ from benchmarks.floor import measure_floor, measure_many
 from benchmarks.following import check_equal, measure_alone, measure_following
 from benchmarks.idle_tables import measure_idle_tables
 from benchmarks.inserts import INSERTED, measure_inserts
-from benchmarks.large_table import LARGE, measure_large_table
+from benchmarks.large_table import measure_large_table
 from benchmarks.large_transactions import measure_large_transactions, transactions
-from benchmarks.measurement import Measurement, temporary_folder
+from benchmarks.measurement import Measurement, peak_memory, temporary_folder
 from benchmarks.reading_changes import READ, measure_changes_read
 from benchmarks.replaying import measure_replay
 from benchmarks.snapshots import measure_snapshots
@@ -155,14 +155,22 @@ def _inserts(bench: _Bench) -> Iterator[Measurement]:
 
 
 def _large_table(bench: _Bench) -> Iterator[Measurement]:
-    yield from measure_large_table(bench.server, bench.pipeline("large_table", (LARGE,)), bench.spark, bench.size)
+    for pipeline in _by_each_engine(bench, "large_table"):
+        with peak_memory() as peak:
+            yield from measure_large_table(bench.server, pipeline, bench.spark, bench.size)
+        yield Measurement(f"peak memory of driver, {pipeline.merge_engine}", mebibytes=peak.driver / (1 << 20))
 
 
 def _drain(bench: _Bench) -> Iterator[Measurement]:
-    for engine in get_args(MergeEngine):
-        table = QualifiedName("public", f"drained_by_{engine}")
-        pipeline = load_pipeline(bench.configuration(table.relname, (table,), engine=engine))
+    for pipeline in _by_each_engine(bench, "drained"):
         yield from measure_drain(bench.server, pipeline, bench.spark, bench.size)
+
+
+def _by_each_engine(bench: _Bench, name: str) -> Iterator[Pipeline]:
+    """One pipeline an engine, each with a table of its own."""
+    for engine in get_args(MergeEngine):
+        table = QualifiedName("public", f"{name}_by_{engine}")
+        yield load_pipeline(bench.configuration(table.relname, (table,), engine=engine))
 
 
 def _commit_columns(bench: _Bench) -> Iterator[Measurement]:

@@ -17,21 +17,22 @@ from spark_jobs.verify.verify import verify
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LARGE = QualifiedName("public", "large_table")
 _TIMES = 10  # the rows of the mixed table
 
 
 def measure_large_table(
     server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size
 ) -> Iterator[Measurement]:
-    """``pipeline`` follows ``LARGE``, which is made here."""
-    make_table(server, LARGE, _TIMES * size.rows)
+    """``pipeline`` follows one table, which is made now."""
+    assert pipeline.tables is not None
+    table, engine = pipeline.tables[0].name, pipeline.merge_engine
+    make_table(server, table, _TIMES * size.rows)
     for error in sync(pipeline, lambda: spark).errors:
         raise error
     for times in ("first", "again"):
-        make_changes(server, size, LARGE)
-        what = f"changes into {_TIMES * size.rows:,} rows, {times}"
-        yield from measure_end_to_end(server, pipeline, spark, LARGE, size, what, check=_verify)
+        make_changes(server, size, table)
+        what = f"changes into {_TIMES * size.rows:,} rows, {engine}, {times}"
+        yield from measure_end_to_end(server, pipeline, spark, table, size, what, check=_verify)
 
 
 def _verify(spark: SparkSession, pipeline: Pipeline, table: QualifiedName) -> None:

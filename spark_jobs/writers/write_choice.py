@@ -108,7 +108,8 @@ def _of_spark(net: NetSource, table: TableFacts | None, limits: WriteLimits, *, 
     way = WriteWay("spark", net.least, compacts)
     if net.least != "merge" or net.among or table is None:
         return way
-    if _may_be_rewritten(net, limits) and not table.is_never_rewritten and _is_much(net, table.rows, limits):
+    share = limits.rewritten_share
+    if _may_be_rewritten(net, limits) and not table.is_never_rewritten and _is_much(net, table.rows, limits, share):
         # and no compaction: it would be a commit between, in which the rewrite would seem to be another writer's
         is_broadcast = net.columns.shape.has_key and net.rows <= limits.broadcast_keys
         return WriteWay("spark", "rewrite", broadcasts=is_broadcast)
@@ -135,7 +136,7 @@ def _of_deltalake(net: NetSource, table: TableFacts, limits: WriteLimits, *, com
         return "rewrite"
     if net.insert_only:
         return "append"
-    if _is_much(net, table.rows, limits) and table.bytes <= limits.streamed_bytes:
+    if _is_much(net, table.rows, limits, limits.streamed_share) and table.bytes <= limits.streamed_bytes:
         return "rewrite"
     if table.only_as_a_whole:
         return "rewrite" if is_small else None
@@ -143,13 +144,14 @@ def _of_deltalake(net: NetSource, table: TableFacts, limits: WriteLimits, *, com
         return None
     if limits.is_little_to_read(table.touched_bytes, net.rows, _memory(net)):
         return "merge"
-    is_much = _is_much(net, table.touched_rows, limits) and table.touched_bytes <= limits.streamed_bytes
-    return "merge" if is_much else None
+    is_much = _is_much(net, table.touched_rows, limits, limits.streamed_share)
+    return "merge" if is_much and table.touched_bytes <= limits.streamed_bytes else None
 
 
-def _is_much(net: NetSource, table_rows: int | None, limits: WriteLimits) -> bool:
-    """Whether so many of ``table_rows`` change that writing all anew costs less than a MERGE."""
-    return table_rows is not None and net.rows >= max(limits.rewritten_rows, table_rows * limits.rewritten_share)
+def _is_much(net: NetSource, table_rows: int | None, limits: WriteLimits, share: float) -> bool:
+    """Whether so many of ``table_rows`` change, ``share`` of them at least, that writing all anew costs less than
+    Spark's MERGE."""
+    return table_rows is not None and net.rows >= max(limits.rewritten_rows, table_rows * share)
 
 
 def _memory(net: NetSource) -> int:

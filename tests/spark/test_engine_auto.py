@@ -137,7 +137,7 @@ def assert_equal(spark: SparkSession, pipeline: Pipeline, *names: str) -> None:
 
 
 # as if every net change were much of its table
-REWRITTEN = WriteLimits(rewritten_rows=0, rewritten_share=0.0)
+REWRITTEN = WriteLimits(rewritten_rows=0, rewritten_share=0.0, streamed_share=0.0)
 
 
 @pytest.mark.parametrize("strategy", ["merge", at_night("rewrite")])

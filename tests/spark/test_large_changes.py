@@ -39,7 +39,14 @@ _REWRITE = ("UPDATE thing SET flag = NOT flag WHERE id % 3 = 0", "DELETE FROM th
 def followed(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A large table, of a thousand rows, after its snapshot. 450 rows are much of it, and the machine has two cores."""
     monkeypatch.setattr(pa, "cpu_count", lambda: 2)
-    limits = WriteLimits(rewritten_rows=300, rewritten_share=0.45, read_ahead_bytes=0, rows_of_file=150, small_bytes=0)
+    limits = WriteLimits(
+        rewritten_rows=300,
+        rewritten_share=0.45,
+        streamed_share=0.45,
+        read_ahead_bytes=0,
+        rows_of_file=150,
+        small_bytes=0,
+    )
     database.execute(THING, ROWS.format(1, 1000))
     pipeline = replace(pipeline_of(database, tmp_path / "lake", "thing"), writes=limits)
     assert sync(pipeline, no_spark).errors == ()
@@ -186,7 +193,7 @@ def test_with_the_engine_spark_every_row_is_written_by_spark(
     database.execute(THING, ROWS.format(1, 1000))
     pipeline = replace(
         pipeline_of(database, tmp_path / "lake", "thing", engine="spark"),
-        writes=WriteLimits(rewritten_rows=300, rewritten_share=0.45),
+        writes=WriteLimits(rewritten_rows=300, rewritten_share=0.45, streamed_share=0.45),
     )
     for statements, strategy in (
         ((), None),

@@ -37,7 +37,7 @@ LAYOUTS = {
 NAMES = {name: QualifiedName("public", name) for name in LAYOUTS}
 KEPT = ("clustered", "partitioned", "fed")
 BY_DAY = ("clustered", "theirs", "fed")
-REWRITES = WriteLimits(rewritten_rows=0, rewritten_share=0.0)
+REWRITES = WriteLimits(rewritten_rows=0, rewritten_share=0.0, streamed_share=0.0)
 
 
 def _has(spark: SparkSession, pipeline: Pipeline, name: str, layout: TableLayout) -> bool:

@@ -59,7 +59,7 @@ _CHANGES = {
 
 
 # as if every net change were large
-ALWAYS = WriteLimits(rewritten_rows=0, rewritten_share=0.0, read_ahead_bytes=0)
+ALWAYS = WriteLimits(rewritten_rows=0, rewritten_share=0.0, streamed_share=0.0, read_ahead_bytes=0)
 
 
 @pytest.fixture

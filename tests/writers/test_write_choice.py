@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LIMITS = WriteLimits(
     rewritten_rows=100,
     rewritten_share=0.25,
+    streamed_share=0.1,
     broadcast_keys=500,
     small_bytes=1000,
     wide_row_bytes=50,
@@ -71,6 +72,8 @@ _WAYS: dict[str, tuple[NetSource, TableFacts | None, Engine, str]] = {
     "a small table of many files": (_ADDED, replace(_SMALL, files=4), "deltalake", "rewrite"),
     "much of a table": (_MANY, _SMALL, "deltalake", "rewrite"),
     "a little less": (_net(99, 1000), _SMALL, "deltalake", "merge"),
+    "a tenth of a table": (_MANY, replace(_SMALL, rows=1000), "deltalake", "rewrite"),
+    "less than a tenth of a table": (_MANY, replace(_LARGE, touched_rows=1001), "spark", "merge"),
     "much of a table too large in files": (_MANY, replace(_SMALL, bytes=4001, touched_bytes=4001), "spark", "rewrite"),
     "much of a table, in wide rows": (_net(100, 2001), _SMALL, "deltalake", "rewrite"),
     "much of a table of unknown rows": (_MANY, replace(_SMALL, rows=None), "deltalake", "merge"),

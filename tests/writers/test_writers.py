@@ -55,7 +55,7 @@ NAME, ORIGINAL = QualifiedName("public", "t"), QualifiedName("public", "original
 SNAPSHOT_AT = 1_700_000_000_000_000
 SNAPSHOT = Moment(Lsn(16), SNAPSHOT_AT)
 SNAPSHOT_COMMIT = int(SNAPSHOT.lsn), datetime.fromtimestamp(SNAPSHOT_AT / 1e6, UTC)
-REWRITES = WriteLimits(rewritten_rows=0, rewritten_share=0.0)
+REWRITES = WriteLimits(rewritten_rows=0, rewritten_share=0.0, streamed_share=0.0)
 INSTANT = datetime(2024, 3, 31, 0, 59, 59, 999999, UTC)
 
 # the type of a key, and key number n
