@@ -33,6 +33,11 @@ from spark_jobs.logicalrep.messages import (
 from spark_jobs.logicalrep.relation import Relation
 
 
+def without_stream_xid(data: bytes) -> bytes:
+    """The bytes of a streamed data message in protocol 1's form: without the xid after the message type."""
+    return data[:1] + data[5:]
+
+
 def write_message(message: Message | Streamed) -> bytes:
     match message:
         case Streamed(xid, data):

@@ -7,11 +7,12 @@ import pytest
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.errors import LogicalRepError
 from spark_jobs.logicalrep.messages import Change, Delete, Insert, Update
-from spark_jobs.logicalrep.pgoutput.read_message import read_message, without_stream_xid
+from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from tests.at_night import at_night
 from tests.damage import damages, recorded
 from tests.decode.row_changes import RELID, decode, outcome
 from tests.golden.scenario import themes
+from tests.wire import without_stream_xid
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,8 @@ from spark_jobs.logicalrep.lsn import Lsn, Position, Window
 from spark_jobs.logicalrep.messages import Change
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.logicalrep.relation import Relation
-from spark_jobs.logicalrep.test_decoding.changes import read_logical_message
+from spark_jobs.logicalrep.test_decoding.lines import MessageLine
+from spark_jobs.logicalrep.test_decoding.read_line import read_line
 from spark_jobs.qualified_name import QualifiedName
 from tests.decode.row_changes import change_at
 from tests.golden.golden_file import ExpectedChange, Recording
@@ -98,7 +99,8 @@ def observe_line_columns(recording: Recording, changes: tuple[ExpectedChange, ..
     observed = []
     for transaction, row in _numbered(rows):
         if row["kind"] == "M":
-            message = read_logical_message(row["data"], Lsn(1))
+            message = read_line(row["data"])
+            assert isinstance(message, MessageLine)
             observed.append(Observed(transaction, "M", prefix=message.prefix, content=message.content.decode()))
             continue
         name = QualifiedName(names[row["relid"]].nspname, names[row["relid"]].relname)

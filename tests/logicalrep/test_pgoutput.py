@@ -30,15 +30,10 @@ from spark_jobs.logicalrep.messages import (
     Update,
     commit_time,
 )
-from spark_jobs.logicalrep.pgoutput.read_message import (
-    read_change,
-    read_message,
-    read_streamed_message,
-    without_stream_xid,
-)
+from spark_jobs.logicalrep.pgoutput.read_message import read_change, read_message, read_streamed_message
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
 from tests.strategies import ALL_MESSAGES, MESSAGES, MESSAGES_ADDED, STREAMED, damaged
-from tests.wire import write_message
+from tests.wire import without_stream_xid, write_message
 
 RELATION = Relation(16384, "public", "t", "d", (RelationColumn("id", 20, -1, True), RelationColumn("v", 25, -1, False)))
 

@@ -14,15 +14,9 @@ from spark_jobs.logicalrep.errors import (
     TruncatedMessageError,
     UnknownMessageError,
 )
-from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Change, Delete, Insert, LogicalMessage, Update
+from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Change, Delete, Insert, Update
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.test_decoding.changes import (
-    TableAlteredError,
-    read_logical_message,
-    read_row,
-    read_truncate,
-)
+from spark_jobs.logicalrep.test_decoding.changes import TableAlteredError, read_row, read_truncate
 from spark_jobs.logicalrep.test_decoding.lines import (
     BeginLine,
     CommitLine,
@@ -189,8 +183,6 @@ def test_headers_messages_and_truncates() -> None:
     assert read_table_header(b'table s."a: b", s.c: TRUNCATE: cascade') == ((("s", "a: b"), ("s", "c")), 20)
     assert read_truncate(b"table a.b: TRUNCATE: cascade").cascade
     line = b"message: transactional: 0 prefix: p, sz: 1 content:\xff"
-    assert read_logical_message(line, Lsn(7)) == LogicalMessage(False, Lsn(7), "p", b"\xff")
+    assert read_line(line) == MessageLine(False, "p", b"\xff")
     with pytest.raises(RelationMismatchError):
         read_truncate(b"BEGIN 1")
-    with pytest.raises(LogicalRepError):
-        read_logical_message(b"BEGIN 1", Lsn(7))

@@ -47,7 +47,7 @@ from spark_jobs.logicalrep.messages import (
     StreamStart,
     StreamStop,
 )
-from spark_jobs.logicalrep.pgoutput.read_message import read_message, read_streamed_message, without_stream_xid
+from spark_jobs.logicalrep.pgoutput.read_message import read_message, read_streamed_message
 from tests.reference.errors import (
     AmbiguousMessageError,
     MessageOrderError,
@@ -55,6 +55,7 @@ from tests.reference.errors import (
 )
 from tests.reference.pending_transaction import Announcement, PendingChange, PendingTransaction
 from tests.reference.transaction import LooseMessage, PlacedMessage, ReadOptions, Transaction
+from tests.wire import without_stream_xid
 
 
 @dataclass(slots=True)

@@ -49,11 +49,6 @@ def read_streamed_message(data: bytes, *, proto_version: int = 2) -> Streamed | 
     return streamed
 
 
-def without_stream_xid(data: bytes) -> bytes:
-    """The bytes of a streamed data message in protocol 1's form: without the xid after the message type."""
-    return data[:1] + data[5:]
-
-
 def read_change(data: bytes, relation: Relation) -> Change:
     """Read an Insert, Update or Delete of ``relation``.
 

@@ -7,20 +7,18 @@ generated, or was dropped later; it is left out, as pgoutput would.
 
 from __future__ import annotations
 
-from spark_jobs.logicalrep.errors import RelationMismatchError, UnknownMessageError
-from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.logicalrep.errors import RelationMismatchError
 from spark_jobs.logicalrep.messages import (
     UNCHANGED_TOAST,
     Change,
     ColumnValue,
     Delete,
     Insert,
-    LogicalMessage,
     TupleData,
     Update,
 )
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
-from spark_jobs.logicalrep.test_decoding.lines import Form, MessageLine, NamedValue, Row, RowLine, TruncateLine
+from spark_jobs.logicalrep.test_decoding.lines import Form, NamedValue, Row, RowLine, TruncateLine
 from spark_jobs.logicalrep.test_decoding.read_line import read_line
 
 # the types that print_literal does not quote, by OID; it quotes all others, including domains over these
@@ -77,14 +75,6 @@ def read_truncate(data: bytes) -> TruncateLine:
     if not isinstance(line, TruncateLine):
         raise RelationMismatchError(f"{type(line).__name__} is no TRUNCATE")
     return line
-
-
-def read_logical_message(data: bytes, lsn: Lsn) -> LogicalMessage:
-    """Read a message line; ``lsn`` is the LSN that came with it. Raises LogicalRepError."""
-    line = read_line(data)
-    if not isinstance(line, MessageLine):
-        raise UnknownMessageError(f"{type(line).__name__} is no logical message")
-    return LogicalMessage(line.transactional, lsn, line.prefix, line.content)
 
 
 def _key_or_tuple(old: TupleData | None, relation: Relation) -> tuple[TupleData | None, TupleData | None]:
