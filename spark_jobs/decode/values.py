@@ -129,7 +129,8 @@ def settled(
     if on_unrepresentable == "error":
         raise UnrepresentableError(
             f"{table} column {name}: {parsed.reason}, in {int(lost.sum())} of {len(parsed.values)} values",
-            hint='set on_unrepresentable: "null" to store null instead, or clamp for the nearest value',
+            hint='set on_unrepresentable: "null" to store null instead, or clamp for the nearest value. It does not'
+            f" apply to a column of the key: correct that row at the source; then {new_snapshot(table)}",
         )
     beyond = text_of(lost)
     values = _nearest(parsed, beyond, lake_type) if on_unrepresentable == "clamp" else parsed.values
