@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 
 import click
 
@@ -31,9 +32,14 @@ def table_option(function: CommandFunction) -> CommandFunction:
     return option(function)
 
 
-def tables_as_arguments(function: CommandFunction) -> CommandFunction:
-    """The old spelling, in the parameter ``arguments``: tables without ``--table``."""
-    return click.argument("arguments", nargs=-1, metavar="", callback=_read_arguments)(function)
+def table_option_or_arguments(function: Callable[..., object]) -> Callable[..., object]:
+    """``table_option``, or its old spelling: tables without ``--table``."""
+
+    @wraps(function)
+    def command(*, tables: tuple[TablePattern, ...], arguments: tuple[TablePattern, ...], **options: object) -> object:
+        return function(tables=(*tables, *arguments), **options)
+
+    return table_option(click.argument("arguments", nargs=-1, metavar="", callback=_read_arguments)(command))
 
 
 def _read_arguments(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> object:

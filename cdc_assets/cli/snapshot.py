@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cdc_assets.cli.chosen_tables import chosen_tables, table_option, tables_as_arguments
+from cdc_assets.cli.chosen_tables import chosen_tables, table_option_or_arguments
 from cdc_assets.cli.old_spellings import OLD_SPELLING_ENDS
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
@@ -31,30 +31,22 @@ class SnapshotReport:
 
 @click.command("snapshot")
 @config_option
-@table_option
+@table_option_or_arguments
 @click.option("--all", "every", is_flag=True, help="All tables.")
-@tables_as_arguments
 @output_options
 @click.pass_obj
-def command(
-    terminal: Terminal,
-    config: Path,
-    tables: tuple[TablePattern, ...],
-    arguments: tuple[TablePattern, ...],
-    every: bool,
-) -> Outcome:
+def command(terminal: Terminal, config: Path, tables: tuple[TablePattern, ...], every: bool) -> Outcome:
     """Create or replace Delta tables with the source as it is at one LSN.
 
     Creates publication and slot if they are missing. `sync` takes missing snapshots itself. Give --table or --all;
     otherwise it asks before it reads all tables again.
     """
-    patterns = (*tables, *arguments)
-    if every and patterns:
+    if every and tables:
         raise click.UsageError("--all and --table exclude each other")
-    if not every and not patterns and not _is_meant(terminal):
+    if not every and not tables and not _is_meant(terminal):
         return Outcome(None, "", failed=True)
     pipeline = load_pipeline(config)
-    chosen = chosen_tables(pipeline, patterns) or ()
+    chosen = chosen_tables(pipeline, tables) or ()
     configured = configured_names(pipeline)
     if configured is not None:  # check before anything is created
         require_followed(chosen, configured)
