@@ -105,9 +105,9 @@ class PostgresCdcComponent(dg.StateBackedComponent, PipelineModel, dg.Model, dg.
 
         Example: ``yield from super().execute(context, run)``
         """
-        from cdc_assets.assets.tables import apply_windows
+        from cdc_assets.assets.tables import materialise_tables
 
-        yield from apply_windows(context, run)
+        yield from materialise_tables(context, run)
 
     @property
     def defs_state_config(self) -> DefsStateConfig:

@@ -99,7 +99,7 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
     return tables
 
 
-def apply_windows(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
+def materialise_tables(context: dg.AssetExecutionContext, run: TableRun) -> Iterator[Any]:
     """Bring the run's tables, and the messages, to the end of its last window, each from its own watermark. If the
     command has landed a window that extends beyond that end, they are brought to the end of that window.
 

@@ -43,7 +43,7 @@ SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(re
 
 # what is applied to the rows after they were read: the changes since the one snapshot in which all were, or since that
 # of each range; or nothing
-Applied: TypeAlias = Literal["changes", "changes_of_each", "nothing"]
+AppliedLater: TypeAlias = Literal["changes", "changes_of_each", "nothing"]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def range_query(
     columns: Sequence[str],
     row_filter: str = "",
     *,
-    applied: Applied = "changes",
+    applied: AppliedLater = "changes",
 ) -> RangeQuery:
     """The SELECT of one range, with each column in the form that its ``SnapshotColumn`` reads, and the check to run
     afterwards. ``row_filter``: a condition as PostgreSQL prints it; only rows that meet it are read.

@@ -32,7 +32,7 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import (
     RANGE_BYTES,
     RANGES_FOR_EXECUTORS,
-    Applied,
+    AppliedLater,
     CtidRange,
     ExportedSnapshot,
     ctid_ranges,
@@ -128,7 +128,7 @@ class PlannedTable:
         facts = self.seen.facts
         described, mask = self.described if facts else None, self.work.watched.masks.get(self.configured.relation)
         ignored = self._ignored(facts) if facts else frozenset[int]()
-        applied: Applied = "changes" if self.work.chunk_bytes is None else "changes_of_each"
+        applied: AppliedLater = "changes" if self.work.chunk_bytes is None else "changes_of_each"
         read = TableRead.of(self.name, described, ranges, self.sent, applied=applied, mask=mask, ignored=ignored)
         sent = [column.name for column in read.shape.columns]
         form, options = self.form, self.options

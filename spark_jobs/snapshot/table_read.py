@@ -25,7 +25,7 @@ from spark_jobs.schema.misfits import MOST_RECORDS, NO_MISFITS, Misfits
 from spark_jobs.schema.net_columns import MISFIT_LSN, arrow_schema, ddl, misfit, misfit_fields, value, value_fields
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.snapshot.export import Applied, CtidRange, range_query, snapshot_column
+from spark_jobs.snapshot.export import AppliedLater, CtidRange, range_query, snapshot_column
 from spark_jobs.snapshot.range_read import RangeQuery, RangeReader, read_range
 from spark_jobs.snapshot.snapshot_column import SnapshotColumn
 from spark_jobs.table_mask import TableMask
@@ -105,7 +105,7 @@ class TableRead:
         ranges: Sequence[CtidRange],
         sent: PublishedTable | None,
         *,
-        applied: Applied = "changes",
+        applied: AppliedLater = "changes",
         mask: TableMask | None = None,
         ignored: Collection[int] = (),
     ) -> TableRead:
