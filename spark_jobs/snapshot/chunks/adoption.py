@@ -26,7 +26,7 @@ from spark_jobs.snapshot.adopted.copied_table import CopiedTable
 from spark_jobs.snapshot.adopted.row_hash import COMPARED, CopiedRows, compared_rows, row_hashes
 from spark_jobs.snapshot.chunks.chunk_readers import Pace
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable
-from spark_jobs.snapshot.chunks.void_plan import VoidPlanError
+from spark_jobs.snapshot.chunks.planned_columns import VoidPlanError
 from spark_jobs.snapshot.export import rows_query
 from spark_jobs.snapshot.range_read import Batches, RangeQuery, marked, range_transaction
 from spark_jobs.snapshot.table_read import TaskReader

@@ -22,12 +22,11 @@ from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.adopted.copied_table import CopiedTable, not_adopted
 from spark_jobs.snapshot.chunks.partial_table import PartialTable
-from spark_jobs.snapshot.chunks.planned_columns import PlannedColumn, PlannedColumns
+from spark_jobs.snapshot.chunks.planned_columns import AlteredTableError, PlannedColumn, PlannedColumns
 from spark_jobs.snapshot.chunks.read_by_key import has_readable_key
 from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, ReadSoFar, RecordedFiles, generation_of
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.snapshot.chunks.transactions_seen import TransactionsSeen
-from spark_jobs.snapshot.chunks.void_plan import AlteredTableError
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, look
 from spark_jobs.snapshot.snapshot_work import SnapshotWork

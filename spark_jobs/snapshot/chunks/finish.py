@@ -39,11 +39,10 @@ from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.net_columns import ddl, value_fields
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, planned, same_as_planned
 from spark_jobs.snapshot.chunks.correct import corrected
-from spark_jobs.snapshot.chunks.planned_columns import ColumnsNow, are_named_alike
+from spark_jobs.snapshot.chunks.planned_columns import AlteredTableError, ColumnsNow, VoidPlanError, are_named_alike
 from spark_jobs.snapshot.chunks.read_by_key import queries_by_key
 from spark_jobs.snapshot.chunks.read_plan import ReadSoFar, generation_of, rows_of
 from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
-from spark_jobs.snapshot.chunks.void_plan import AlteredTableError, VoidPlanError
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable
 from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files

@@ -16,9 +16,16 @@ from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, old_key, unchanged, value, value_fields
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.snapshot.chunks.void_plan import VoidPlanError
 from spark_jobs.writers.arrow_ddl import missing_value
 from spark_jobs.writers.write_choice import Engine
+
+
+class VoidPlanError(Exception):
+    """What is read of the table is of no use: the reason."""
+
+
+class AlteredTableError(Exception):
+    """The table is another than the plan was made for. What is read may be of use for another plan."""
 
 
 @dataclass(frozen=True)
