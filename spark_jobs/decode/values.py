@@ -129,8 +129,8 @@ def settled(
     if on_unrepresentable == "error":
         raise UnrepresentableError(
             f"{table} column {name}: {parsed.reason}, in {int(lost.sum())} of {len(parsed.values)} values",
-            hint='set on_unrepresentable: "null" to store null instead, or clamp for the nearest value. It does not'
-            f" apply to a column of the key: correct that row at the source; then {new_snapshot(table)}",
+            hint='set on_unrepresentable: "null" to store null instead, or clamp for the nearest value; in a key column'
+            " neither applies: correct the row at the source, and sync again",
         )
     beyond = text_of(lost)
     values = _nearest(parsed, beyond, lake_type) if on_unrepresentable == "clamp" else parsed.values

@@ -208,7 +208,7 @@ def test_only_rows_of_the_outcome_are_cast_and_a_key_is_never_null() -> None:
     key = log_rows([Insert(RELID, (b"infinity", day))], version)
     with pytest.raises(UnrepresentableError, match="column id") as refused:
         net_change(key, NetRules(DATED, mapped({version: wire}, DATED), on_unrepresentable="null"))
-    assert "does not apply to a column of the key: correct that row at the source" in str(refused.value.hint)
+    assert "in a key column neither applies: correct the row at the source" in str(refused.value.hint)
 
 
 def test_an_identity_without_the_lakes_key_is_refused_unless_nothing_has_to_find_its_row() -> None:
