@@ -1,4 +1,4 @@
-"""Apply ranges of whole windows to Delta tables: each table from its own watermark, in one commit, exactly once."""
+"""Apply ranges of whole windows to Delta tables: each table from its own watermark, exactly once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def apply_tables(work: Sequence[TableRange]) -> tuple[TableApplied, ...]:
     one_large = Lock()
 
     def apply_in_turn(each: TableRange) -> TableApplied:
-        is_large = each.is_small and each.bytes * _TABLES_AT_ONCE > each.pipeline.writes.on_driver_bytes
+        takes_much = each.bytes * _TABLES_AT_ONCE > each.pipeline.writes.on_driver_bytes
+        is_large = takes_much and (each.is_small or each.may_be_in_turn)
         with one_large if is_large else nullcontext():
             return apply_table(each)
 
@@ -59,17 +60,28 @@ def apply_tables(work: Sequence[TableRange]) -> tuple[TableApplied, ...]:
 
 
 def apply_table(work: TableRange) -> TableApplied:
-    """Bring one table to the end of its range, in one commit.
+    """Bring one table to the end of its range, in one commit; or in a few, if this process applies a larger range in
+    less time than executors.
 
     A CdcError is returned as the result's ``error``; any other exception is a defect and is raised. A window that this
     version cannot decode stops the table, after the windows before it are applied. If another writer commits in
     between, nothing is written, and the remaining work is determined again.
     """
+    rest: TableRange | None = work
+    done: TableApplied | None = None
+    while rest is not None and (done is None or done.error is None):
+        first = rest.first_in_turn()
+        done = _without_lossy_snapshot(first, _apply_whole(first)).after(done)
+        rest = rest.beyond(first, done.state or rest.state)
+    assert done is not None
+    return done
+
+
+def _apply_whole(work: TableRange) -> TableApplied:
     try:
-        done = _apply_guarded(work)
+        return _apply_guarded(work)
     except CdcError as error:
-        done = TableApplied.without_commit(work.name, work.last, state=work.state, error=error)
-    return _without_lossy_snapshot(work, done)
+        return TableApplied.without_commit(work.name, work.last, state=work.state, error=error)
 
 
 def _without_lossy_snapshot(work: TableRange, done: TableApplied) -> TableApplied:

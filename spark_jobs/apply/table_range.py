@@ -17,9 +17,10 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.annotations import TableAnnotations
+from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
 from spark_jobs.tables.catalogue_changes import another_table, column_changes_of, is_annotated, is_of_another
-from spark_jobs.writers.opened_table import OpenedTable, opened_table
+from spark_jobs.writers.opened_table import OpenedTable, file_bytes, opened_table
 from spark_jobs.writers.table_commit import Provenance
 
 if TYPE_CHECKING:
@@ -159,6 +160,32 @@ class TableRange:
         """Whether the net change is computed on the driver: it has few bytes, or few rows for its bytes. A value of 200
         MB would be whole in a Python worker and several times in a JVM, too, where the default heap is too small."""
         return self.pipeline.writes.are_for_driver(self.changes.rows, self.bytes)
+
+    @property
+    def may_be_in_turn(self) -> bool:
+        """Whether this process may apply it a few windows at a time, where executors would be on this machine. Not if
+        the source's columns changed: what a look at the catalogue found may lie in a later window."""
+        writes, is_whole = self.pipeline.writes, self.before is None and self.regions is None and self.columns is None
+        is_ours = self.pipeline.merge_engine == "auto" and runs_on_driver(self.pipeline.spark)
+        is_moderate = self.bytes <= writes.ranges_in_turn * writes.on_driver_bytes
+        return is_ours and is_whole and is_moderate and not column_changes_of(self.markers, self.state)
+
+    def first_in_turn(self) -> TableRange:
+        """The first windows, if this process applies the range a few windows at a time, in less time than executors
+        take for the whole; else the whole range."""
+        if self.is_small or not self.may_be_in_turn:
+            return self
+        beginnings = (replace(self, markers=self.markers[:count]) for count in range(1, len(self.markers)))
+        small = [beginning for beginning in beginnings if beginning.is_small]
+        table = opened_table(self.path) if small else None
+        is_rewritten_soon = table is not None and file_bytes(table.files) <= self.pipeline.writes.in_passing_bytes
+        return small[-1] if is_rewritten_soon else self
+
+    def beyond(self, applied: TableRange, state: TableState) -> TableRange | None:
+        """The windows after those that were ``applied``, which left the table at ``state``; None if there are none."""
+        markers = self.markers[len(applied.markers) :]
+        since = replace(state, ordinal=max(state.ordinal, applied.last.ordinal))
+        return replace(self, state=since, markers=markers) if markers else None
 
     @property
     def is_for_spark(self) -> bool:

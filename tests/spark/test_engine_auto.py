@@ -18,11 +18,12 @@ from spark_jobs.apply import apply_tables as applying
 from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Pipeline, Table, WindowLimits
 from spark_jobs.errors import OvertakenError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import SyncReport, sync
+from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.net_source import NetSource
@@ -381,6 +382,64 @@ def test_what_deltalake_refuses_spark_writes(
         " SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
     )
     followed.database.execute("DELETE FROM item WHERE id = 1")
+    (applied,) = synced(followed.pipeline, followed.spark).tables
+    assert applied.engine == "spark"
+    assert_equal(followed.spark, followed.pipeline, "item")
+
+
+def _in_small_windows(followed: Followed, limits: WriteLimits) -> Followed:
+    """Of a kibibyte each; 25 changes are more than the driver decodes at once."""
+    limited = _limited(followed, replace(limits, on_driver_rows=25, on_driver_bytes=1 << 20))
+    windows = WindowLimits(max_bytes=1 << 10, max_per_run=1000)
+    return replace(limited, pipeline=replace(limited.pipeline, windows=windows))
+
+
+CHANGES = (
+    "UPDATE item SET amount = amount + 1, v = v || 'x'",
+    "DELETE FROM item WHERE id = 7",
+    "INSERT INTO item VALUES (70, 'new', 'd', 1, 1)",
+    "UPDATE item SET id = 71 WHERE id = 70",
+    "UPDATE item SET x = -x WHERE id < 9",
+)
+
+
+@pytest.mark.parametrize("mode", ["mirror", "soft_delete", "history"])
+@pytest.mark.parametrize("truncates", [False, True])
+def test_a_range_that_is_not_small_is_applied_a_few_windows_at_a_time(
+    spark: SparkSession, database: Database, tmp_path: Path, mode: Mode, *, truncates: bool
+) -> None:
+    database.execute(
+        "CREATE TABLE item (id int PRIMARY KEY, v text, doc text, amount numeric(38,4), x float8)",
+        "INSERT INTO item SELECT g, 'v' || g, repeat('d', 3000), g, g FROM generate_series(1, 20) g",
+    )
+    name = QualifiedName("public", "item")
+    pipeline = replace(auto(database, tmp_path / "lake"), tables=(Table(name, mode=mode),))
+    synced(pipeline)
+    followed = _in_small_windows(Followed(spark, database, pipeline, (name,)), WriteLimits())
+    changes = (*CHANGES, "TRUNCATE item", *CHANGES[2:4]) if truncates else CHANGES
+    database.execute(*changes)
+    (applied,) = synced(followed.pipeline).tables
+    assert (applied.engine, applied.changes.inserts) == ("deltalake", 2 if truncates else 1)
+    commits = DeltaTable(followed.pipeline.lake.table(applied.name)).history()
+    assert len(commits) > 2, "the snapshot and one commit"
+    followed.assert_equal()
+    assert [again.outcome for again in synced(followed.pipeline).tables] == ["nothing to apply"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "changes"),
+    [
+        (WriteLimits(ranges_in_turn=0), CHANGES),
+        (WriteLimits(in_passing_bytes=0), CHANGES),
+        (WriteLimits(), (*CHANGES, "ALTER TABLE item ADD w int DEFAULT 5", "UPDATE item SET w = id")),
+    ],
+    ids=["too many changes", "a large table", "columns that change"],
+)
+def test_other_ranges_that_are_not_small_are_for_executors(
+    followed: Followed, limits: WriteLimits, changes: tuple[str, ...]
+) -> None:
+    followed = _in_small_windows(followed, limits)
+    followed.database.execute(*changes)
     (applied,) = synced(followed.pipeline, followed.spark).tables
     assert applied.engine == "spark"
     assert_equal(followed.spark, followed.pipeline, "item")
