@@ -13,7 +13,7 @@ class WriteLimits:
     most changes, each of which takes two or three hundred bytes beside its message; larger ranges go to executors.
     ``ranges_in_turn``: with the engine ``auto``, so many times as much is decoded on the driver, too, in ranges that it
     applies one after the other, if the table's files have ``in_passing_bytes`` or less. Each range writes these again,
-    but that takes a second or two: a backlog of 1.9 GiB, 256 MiB a time, took 30 s so, and 95 by executors.
+    but that takes a second or two: a backlog of 1.9 GiB, 256 MiB a time, took 31 s so, and 90 by executors.
     ``wide_row_bytes``: rows of at least that size are few for their bytes, and costly to hand to a JVM: up to
     ``wide_rows_factor`` times as many bytes of them stay on the driver (a gibibyte: no value of PostgreSQL is larger).
     ``read_ahead_bytes``: for as many bytes of messages Spark reads the table's log while the driver decodes; fewer take
