@@ -158,7 +158,9 @@ def _large_table(bench: _Bench) -> Iterator[Measurement]:
     for pipeline in _by_each_engine(bench, "large_table"):
         with peak_memory() as peak:
             yield from measure_large_table(bench.server, pipeline, bench.spark, bench.size)
-        yield Measurement(f"peak memory of driver, {pipeline.merge_engine}", mebibytes=peak.driver / (1 << 20))
+        yield Measurement(
+            f"peak memory of driver, large table, {pipeline.merge_engine}", mebibytes=peak.driver / (1 << 20)
+        )
 
 
 def _drain(bench: _Bench) -> Iterator[Measurement]:

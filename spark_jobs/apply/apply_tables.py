@@ -44,14 +44,14 @@ def apply_tables(work: Sequence[TableRange]) -> tuple[TableApplied, ...]:
     done: dict[QualifiedName, TableApplied] = {}
     one_large = Lock()
 
-    def apply_in_turn(each: TableRange) -> TableApplied:
+    def apply_alone_if_large(each: TableRange) -> TableApplied:
         takes_much = each.bytes * _TABLES_AT_ONCE > each.pipeline.writes.on_driver_bytes
         is_large = takes_much and (each.is_small or each.may_be_in_turn)
         with one_large if is_large else nullcontext():
             return apply_table(each)
 
     with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="apply") as pool:
-        for future in as_completed([pool.submit(apply_in_turn, each) for each in work]):
+        for future in as_completed([pool.submit(apply_alone_if_large, each) for each in work]):
             applied = future.result()
             done[applied.name] = applied
             step = Step("apply", f"{applied.name}: {applied.outcome}", len(done), len(work), "tables")
@@ -71,13 +71,13 @@ def apply_table(work: TableRange) -> TableApplied:
     done: TableApplied | None = None
     while rest is not None and (done is None or done.error is None):
         first = rest.first_in_turn()
-        done = _without_lossy_snapshot(first, _apply_whole(first)).after(done)
+        done = _without_lossy_snapshot(first, _apply_or_stop(first)).after(done)
         rest = rest.beyond(first, done.state or rest.state)
     assert done is not None
     return done
 
 
-def _apply_whole(work: TableRange) -> TableApplied:
+def _apply_or_stop(work: TableRange) -> TableApplied:
     try:
         return _apply_guarded(work)
     except CdcError as error:

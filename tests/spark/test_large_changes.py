@@ -193,7 +193,7 @@ def test_with_the_engine_spark_every_row_is_written_by_spark(
     database.execute(THING, ROWS.format(1, 1000))
     pipeline = replace(
         pipeline_of(database, tmp_path / "lake", "thing", engine="spark"),
-        writes=WriteLimits(rewritten_rows=300, rewritten_share=0.45, streamed_share=0.45),
+        writes=WriteLimits(rewritten_rows=300, rewritten_share=0.45),
     )
     for statements, strategy in (
         ((), None),
