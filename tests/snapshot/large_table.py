@@ -13,7 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.configuration import MergeEngine, Pipeline, SnapshotOptions, Table
-from spark_jobs.errors import SnapshotGoesOnError, SnapshotWaitsError
+from spark_jobs.errors import SnapshotGoesOnError
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
@@ -71,13 +71,12 @@ class LargeTable:
         prepare(self.pipeline)
         return self
 
-    def read_on(self, *, to_the_end: bool = False, may_wait: bool = False, name: QualifiedName = BIG) -> TableSnapshot:
-        """Read one chunk, or all that are left, as a process of its own would. ``may_wait``: the table may be so small
-        now that it is read in an exported snapshot, for which a transaction has to end."""
+    def read_on(self, *, to_the_end: bool = False, name: QualifiedName = BIG) -> TableSnapshot:
+        """Read one chunk, or all that are left, as a process of its own would. Raises SnapshotWaitsError if the table
+        is read in one exported snapshot, for which a transaction has to end."""
         with Exporter(self.pipeline.source.dsn, PATIENT if to_the_end else ONE_CHUNK) as exporter:
             (outcome,) = snapshot(Run(self.pipeline, self.spark), [name], exporter=exporter)
-        unfinished = SnapshotWaitsError if may_wait else SnapshotGoesOnError
-        assert outcome.error is None or isinstance(outcome.error, unfinished), outcome.error
+        assert outcome.error is None or isinstance(outcome.error, SnapshotGoesOnError), outcome.error
         return outcome
 
     @property
@@ -87,6 +86,10 @@ class LargeTable:
     @property
     def plan(self) -> dict[str, Any]:
         return dict(json.loads(max(self.folder.glob("plan-*.json")).read_text()))
+
+    @property
+    def attempt(self) -> int:
+        return int(self.plan["attempt"]) if self.folder.exists() else 0
 
     @property
     def chunks_read(self) -> set[str]:

@@ -203,8 +203,8 @@ def _chunked(table: PlannedTable, read: TableRead, transactions: TransactionsSee
     if begun is not None and not begun.is_void:
         _log.warning("%s was altered while its snapshot was read: it is read from the start", table.name)
     if attempt >= _VOID_PLANS:
-        record.remove()
         if adopted is not None:
+            record.remove()
             why = f"what was compared was void {_VOID_PLANS} times, as one of the two was altered"
             raise not_adopted(table.name, adopted.path, why)
         return None
