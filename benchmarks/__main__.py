@@ -155,7 +155,7 @@ def _inserts(bench: _Bench) -> Iterator[Measurement]:
 
 
 def _large_table(bench: _Bench) -> Iterator[Measurement]:
-    for pipeline in _by_each_engine(bench, "large_table"):
+    for pipeline in map(load_pipeline, _by_each_engine(bench, "large_table")):
         with peak_memory() as peak:
             yield from measure_large_table(bench.server, pipeline, bench.spark, bench.size)
         yield Measurement(
@@ -164,15 +164,15 @@ def _large_table(bench: _Bench) -> Iterator[Measurement]:
 
 
 def _drain(bench: _Bench) -> Iterator[Measurement]:
-    for pipeline in _by_each_engine(bench, "drained"):
-        yield from measure_drain(bench.server, pipeline, bench.spark, bench.size)
+    for configuration in _by_each_engine(bench, "drained"):
+        yield from measure_drain(bench.server, configuration, bench.spark, bench.size)
 
 
-def _by_each_engine(bench: _Bench, name: str) -> Iterator[Pipeline]:
-    """One pipeline an engine, each with a table of its own."""
+def _by_each_engine(bench: _Bench, name: str) -> Iterator[Path]:
+    """One pipeline's file an engine, each with a table of its own."""
     for engine in get_args(MergeEngine):
         table = QualifiedName("public", f"{name}_by_{engine}")
-        yield load_pipeline(bench.configuration(table.relname, (table,), engine=engine))
+        yield bench.configuration(table.relname, (table,), engine=engine)
 
 
 def _commit_columns(bench: _Bench) -> Iterator[Measurement]:

@@ -1,84 +1,54 @@
-"""A backlog of two gigabytes of WAL, drained in bounded runs: time and memory of the last ones against the first."""
+"""A backlog of WAL that piled up while nothing ran, drained by one sync: its time, and that memory does not grow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from statistics import mean
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 
-from benchmarks.following import check_equal
-from benchmarks.measurement import Measurement, peak_memory, timed
+from benchmarks.following import check_equal, peek
+from benchmarks.measurement import Measurement, timed
+from benchmarks.sync_process import sync_alone
 from benchmarks.workload import Size, make_table
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from spark_jobs.configuration import Pipeline, WindowLimits
-from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.slot import readable_slot
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.run import Run
-from spark_jobs.sync import apply, capture, sync
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _BYTES_OF_A_UNIT = 20_000
-_WINDOW, _WINDOWS_OF_A_RUN = 64 << 20, 4
+_PARTS = 4
 _TENTHS = 10
+_MIB = 1 << 20
 
 
-@dataclass(frozen=True)
-class _Run:
-    """One capture and apply: its windows, WAL ``bytes``, how far behind it the slot's ``restart_lsn`` was (from where
-    the server decodes with every call), seconds for each, and the most that driver and JVM held."""
-
-    windows: int
-    bytes: int
-    held: int
-    landing: float
-    applying: float
-    driver: int
-    jvm: int
-
-
-def measure_drain(server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size) -> Iterator[Measurement]:
-    """``pipeline`` follows one table, which is made now. The first third of the runs against the last one."""
+def measure_drain(
+    server: PostgresServer, configuration: Path, spark: SparkSession, size: Size
+) -> Iterator[Measurement]:
+    """``configuration`` names one table, which is made now. A quarter of the backlog comes first, to compare with."""
+    pipeline = load_pipeline(configuration)
     assert pipeline.tables is not None
     table, engine = pipeline.tables[0].name, pipeline.merge_engine
-    pipeline = replace(pipeline, windows=WindowLimits(max_bytes=_WINDOW, max_per_run=_WINDOWS_OF_A_RUN))
     make_table(server, table, size.rows)
-    for error in sync(pipeline, lambda: spark).errors:
-        raise error
-    _make_backlog(server, table, size.unit * _BYTES_OF_A_UNIT)
-    runs = list(_runs(pipeline, spark))
-    check_equal(spark, pipeline, table)
-    # the last run takes what is left over
-    whole = [run for run in runs if run.windows == _WINDOWS_OF_A_RUN]
-    third = max(1, len(whole) // 3)
-    first, last = whole[:third], whole[-third:]
-    total, seconds = sum(run.bytes for run in runs), sum(run.landing + run.applying for run in runs)
-    yield Measurement(f"backlog of {total >> 20:,} MiB drained in {len(runs)} runs, {engine}", seconds)
-    for part in ("landing", "applying"):
-        ratio = mean(_pace(run, part) for run in first) / mean(_pace(run, part) for run in last)
-        yield Measurement(f"{part}: seconds per byte of the first runs, against the last, {engine}", None, None, ratio)
-    wal = max(run.held for run in runs)
-    yield Measurement("WAL that the server decoded again for a window, at most", mebibytes=wal / (1 << 20))
-    for name, runs_of in (("first", first), ("last", last)):
-        yield Measurement(
-            f"peak memory of driver, {name} runs, {engine}", mebibytes=max(run.driver for run in runs_of) / (1 << 20)
-        )
-        yield Measurement(
-            f"peak memory of JVM, {name} runs, {engine}", mebibytes=max(run.jvm for run in runs_of) / (1 << 20)
-        )
+    sync_alone(configuration)
+    whole = size.unit * _BYTES_OF_A_UNIT
+    for backlog in (whole // _PARTS, whole):
+        wal = _make_backlog(server, table, backlog)
+        _, limit = timed(lambda: peek(server, pipeline))
+        seconds, peak = sync_alone(configuration)
+        check_equal(spark, pipeline, table)
+        what = f"backlog of {wal // _MIB:,} MiB, {engine}"
+        yield Measurement(f"{what}: the server's decoding (limit)", limit, None, 1.0)
+        yield Measurement(f"{what}: drained", seconds, None, limit / seconds)
+        for process, held in (("driver", peak.driver), ("JVM", peak.jvm)):
+            yield Measurement(f"{what}: peak memory of {process}", mebibytes=held / _MIB)
 
 
-def _pace(run: _Run, part: str) -> float:
-    return float(getattr(run, part)) / run.bytes
-
-
-def _make_backlog(server: PostgresServer, table: QualifiedName, wal_bytes: int) -> None:
-    """Updates of a tenth of the rows after the other, until there is so much WAL."""
+def _make_backlog(server: PostgresServer, table: QualifiedName, wal_bytes: int) -> int:
+    """Update a tenth of the rows after the other, until there is so much WAL. How many bytes of it there are."""
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         ((begin,),) = connection.execute("SELECT pg_current_wal_lsn()").fetchall()
         turn, written = 0, 0
@@ -86,26 +56,4 @@ def _make_backlog(server: PostgresServer, table: QualifiedName, wal_bytes: int) 
             connection.execute(f"UPDATE {table} SET n = n + 1, paid = NOT paid WHERE id % {_TENTHS} = {turn % _TENTHS}")
             ((written,),) = connection.execute("SELECT pg_current_wal_lsn() - %s::pg_lsn", [begin]).fetchall()
             turn += 1
-
-
-def _runs(pipeline: Pipeline, spark: SparkSession) -> Iterator[_Run]:
-    """Until the log and the table have it all."""
-    caught_up = False
-    while not caught_up:
-        with peak_memory() as peak:
-            captured, landing = timed(lambda: capture(pipeline))
-            report, applying = timed(lambda: apply(Run(pipeline, lambda: spark)))
-        for error in report.errors:
-            raise error
-        caught_up = captured.caught_up
-        size = sum(marker.window.size for marker in captured.landed)
-        if size:
-            yield _Run(len(captured.landed), size, _held(pipeline), landing, applying, peak.driver, peak.jvm)
-
-
-def _held(pipeline: Pipeline) -> int:
-    with connected(pipeline.source.dsn) as connection:
-        status = readable_slot(connection, pipeline.source.slot)
-    assert status is not None
-    assert status.restart_lsn is not None
-    return status.lsn - status.restart_lsn
+    return int(written)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -13,8 +12,8 @@ import psycopg
 import pyarrow as pa
 
 from benchmarks.held_columns import held_columns
-from benchmarks.large_transactions import sync_command
 from benchmarks.measurement import Measurement, median_of, peak_memory, timed
+from benchmarks.sync_process import sync_alone
 from benchmarks.workload import MIXED, Size, copy_out, make_changes
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.apply import apply
@@ -62,11 +61,7 @@ def measure_following(
 def measure_alone(server: PostgresServer, configuration: Path, size: Size) -> Iterator[Measurement]:
     """The same changes once more, by ``postgres-cdc sync`` in a process of its own: its memory is the product's."""
     make_changes(server, size)
-    with subprocess.Popen(sync_command(configuration), stdout=subprocess.DEVNULL) as process:
-        with peak_memory(process.pid) as peak:
-            _, seconds = timed(process.wait)
-        if process.returncode:
-            raise AssertionError(f"sync ended with {process.returncode}")
+    seconds, peak = sync_alone(configuration)
     if peak.jvm:
         raise AssertionError("Spark was started")
     what = "sync without Spark, as a process: peak memory"

@@ -6,15 +6,14 @@ tenth of each, to compare with.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 
-from benchmarks.measurement import Measurement, peak_memory, timed
+from benchmarks.measurement import Measurement
+from benchmarks.sync_process import sync_alone
 from benchmarks.workload import ROW, Size, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.qualified_name import QualifiedName
@@ -61,13 +60,9 @@ def measure_large_transactions(
         else:
             _make_wide_table(server, each.table)
         configuration = configuration_of(each.table.relname, (each.table,))
-        _sync(configuration)
+        sync_alone(configuration)
         _run(server, each)
-        with subprocess.Popen(sync_command(configuration), stdout=subprocess.DEVNULL) as process:
-            with peak_memory(process.pid) as peak:
-                _, seconds = timed(process.wait)
-            if process.returncode:
-                raise AssertionError(f"sync of {each.table} ended with {process.returncode}")
+        seconds, peak = sync_alone(configuration)
         what = f"one transaction, {each.table.relname}"
         for name, memory in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
             yield Measurement(f"{what}: {name}", seconds, each.rows, mebibytes=memory / _MIB)
@@ -88,11 +83,3 @@ def _run(server: PostgresServer, transaction: Transaction) -> None:
             connection.execute("SAVEPOINT dropped")
             connection.execute(transaction.insert.format(-lo, -lo))
             connection.execute("ROLLBACK TO dropped")
-
-
-def _sync(configuration: Path) -> None:
-    subprocess.run(sync_command(configuration), check=True, stdout=subprocess.DEVNULL)
-
-
-def sync_command(configuration: Path) -> list[str]:
-    return [sys.executable, "-m", "cdc_assets.cli", "sync", "--config", str(configuration)]
