@@ -103,28 +103,34 @@ class _World:
         self.history.statements.append("-- synced")
         errors = self._synced(figures)
         compared = compare(self.spark, self.pipeline, self.names)
-        verified = verify(self.pipeline, lambda: self.spark, self.further).tables if self.further else ()
-        problems = _unforeseen(table.problem for table in verified)
-        return errors + problems + [f"{table}" for table in compared if not table.equal]
+        keyed = tuple(name for name in self.further if not any(_is_keyless(name, error) for error in errors))
+        verified = verify(self.pipeline, lambda: self.spark, keyed).tables if keyed else ()
+        differences = [f"{each}" for each in compared if not each.equal]
+        problems = [str(each.problem) for each in verified if each.problem is not None]
+        return [*_unforeseen(errors), *problems, *differences]
 
-    def _synced(self, figures: Figures) -> list[str]:
+    def _synced(self, figures: Figures) -> tuple[CdcError, ...]:
         """What the sync complains of, less tables that wait for their next snapshot: those are read again by hand."""
         report = sync(self.pipeline, lambda: self.spark)
         figures.windows += len(report.windows)
         figures.snapshots += len(report.snapshots)
         waiting = [table.name for table in report.tables if isinstance(table.error, NeedsSnapshotError)]
-        errors = _unforeseen(error for error in report.errors if not isinstance(error, NeedsSnapshotError))
+        errors = tuple(error for error in report.errors if not isinstance(error, NeedsSnapshotError))
         if waiting:
             snapshots = snapshot(Run(self.pipeline, lambda: self.spark), tuple(dict.fromkeys(waiting)))
             figures.snapshots += len(snapshots)
             figures.by_hand += len(snapshots)
-            errors += _unforeseen(sync(self.pipeline, lambda: self.spark).errors)
+            errors += sync(self.pipeline, lambda: self.spark).errors
         return errors
 
 
-def _unforeseen(errors: Iterable[CdcError | None]) -> list[str]:
-    """A table whose key was dropped cannot be in every mode."""
-    return [str(error) for error in errors if error is not None and _HAS_NO_KEY not in str(error)]
+def _unforeseen(errors: Iterable[CdcError]) -> list[str]:
+    """A table without a key cannot be in every mode."""
+    return [str(error) for error in errors if _HAS_NO_KEY not in str(error)]
+
+
+def _is_keyless(name: QualifiedName, error: CdcError) -> bool:
+    return _HAS_NO_KEY in str(error) and str(name) in str(error)
 
 
 def run_campaign(
