@@ -103,7 +103,7 @@ class _World:
         self.history.statements.append("-- synced")
         errors = self._synced(figures)
         compared = compare(self.spark, self.pipeline, self.names)
-        keyed = tuple(name for name in self.further if not any(_is_keyless(name, error) for error in errors))
+        keyed = tuple(name for name in self.further if not any(self._is_keyless(name, error) for error in errors))
         verified = verify(self.pipeline, lambda: self.spark, keyed).tables if keyed else ()
         differences = [f"{each}" for each in compared if not each.equal]
         problems = [str(each.problem) for each in verified if each.problem is not None]
@@ -123,14 +123,14 @@ class _World:
             errors += sync(self.pipeline, lambda: self.spark).errors
         return errors
 
+    def _is_keyless(self, name: QualifiedName, error: CdcError) -> bool:
+        """Whether ``error`` says so, by the name of the lake's table or of the one that it shows, which begins it."""
+        return _HAS_NO_KEY in str(error) and f"{self.pipeline.table(name).shows}" in str(error)
+
 
 def _unforeseen(errors: Iterable[CdcError]) -> list[str]:
     """A table without a key cannot be in every mode."""
     return [str(error) for error in errors if _HAS_NO_KEY not in str(error)]
-
-
-def _is_keyless(name: QualifiedName, error: CdcError) -> bool:
-    return _HAS_NO_KEY in str(error) and str(name) in str(error)
 
 
 def run_campaign(
