@@ -32,8 +32,8 @@ def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
     with spark_errors(failed, name=work.name, path=work.path), _refusals(work):
         if landed.columns.rewrites_rows(work.state.mode):
             provenance = work.columns_provenance(landed.columns.words)
-            options = work.pipeline.column_options(work.name)
-            version = rewrite_columns(spark, work.path, landed.shape, provenance, options)
+            layout = work.pipeline.table(work.name).options.layout
+            version = rewrite_columns(spark, work.path, landed.shape, provenance, layout)
             return replace(work, state=provenance.state(work.name, version))
         alter_columns(spark, work.path, landed.columns)
     return work
@@ -41,8 +41,7 @@ def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
 
 def _followed_here(work: TableRange, landed: LandedChanges, opened: OpenedTable) -> TableRange | None:
     """The same without Spark; None if Spark has to do it."""
-    options = work.pipeline.column_options(work.name)
-    if work.pipeline.merge_engine != "auto" or options.layout != NO_LAYOUT:
+    if work.pipeline.merge_engine != "auto" or work.pipeline.table(work.name).options.layout != NO_LAYOUT:
         return None
     if not landed.columns.rewrites_rows(work.state.mode):
         change = columns_altered(opened, landed.columns)
@@ -52,7 +51,7 @@ def _followed_here(work: TableRange, landed: LandedChanges, opened: OpenedTable)
         return work
     provenance = work.columns_provenance(landed.columns.words)
     written = landed.shape.with_commit_columns(work.state.generation.commit_columns)
-    version = rewrite_columns_here(opened, written, provenance, options, work.pipeline.writes)
+    version = rewrite_columns_here(opened, written, provenance, work.pipeline.writes)
     return None if version is None else replace(work, state=provenance.state(work.name, version))
 
 

@@ -105,8 +105,8 @@ def described_changes(landed: pa.Table, work: TableRange, lake_columns: Sequence
     versions = {version: described.version(message, shape) for version, message in messages.items()}
     columns = column_changes(lake_columns, shape, described.latest, described.added, lsn)
     words = (*columns.words, *differing.words_since(state.differing))
-    policy, lenient = work.pipeline.on_unrepresentable, bool(state.generation.missing_operations)
-    rules = NetRules(shape, versions, mode, (), lenient, policy, state.generation.commit_columns)
+    lenient = bool(state.generation.missing_operations)
+    rules = NetRules(shape, versions, mode, (), lenient, state.generation.commit_columns)
     return LandedChanges(changes, rules, columns, differing, words)
 
 
@@ -169,7 +169,9 @@ class _Description:
         ignored = {number for number in sent - lake_numbers if not self.work.adds(number)}
         on_wire = {number: column for version in versions for number, column in version.items()}
         kept = [
-            _kept(column, number, on_wire.get(number)) for column, number in self._dropped if self.work.keeps(number)
+            replace(_kept(column, number, on_wire.get(number)), on_unrepresentable=self.options.policy)
+            for column, number in self._dropped
+            if self.work.keeps(number)
         ]
         return shape_in_lake(shape, ignored, kept, self.work.state.mode)
 

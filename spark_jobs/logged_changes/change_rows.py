@@ -94,7 +94,7 @@ def _side(sides: Sides, rules: NetRules) -> tuple[pa.Array, pa.Array]:
     size, row = len(sides.ordered.changes), ChangeColumns(columns).schema.field(BEFORE).type
     if not len(sides.slots):
         return pa.nulls(size, row), pa.nulls(size, NOT_SENT.arrow)
-    values = sides.values(rules.on_unrepresentable)
+    values = sides.values()
     side = pa.StructArray.from_arrays([column.combine_chunks() for column in values.columns], fields=list(row))
     if len(sides.slots) == size:
         return side, values.not_sent

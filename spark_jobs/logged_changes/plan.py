@@ -105,11 +105,11 @@ class Plan:
         self, files: Sequence[DataFile], group: _Group, relations: Mapping[int, RelationVersion]
     ) -> Iterator[Piece]:
         first, last = group.span
-        relid, policy = self.shape.relid, self.table.options.policy
+        relid = self.shape.relid
         holding = [
             file.path for file in files if file.may_hold("relid", relid) and file.may_hold_any("window", first, last)
         ]
-        rules = NetRules(self.shape, relations, "append", on_unrepresentable=policy)
+        rules = NetRules(self.shape, relations, "append")
         since, until = (None if lsn is None else Position(lsn, 0) for lsn in (self.since, self.until))
         whole = Piece(self.table.log.path, tuple(holding), relid, first, last, rules, since, until)
         return _split(whole, 1 + group.bytes // _PIECE_BYTES)

@@ -17,7 +17,8 @@ _JSON_OIDS = (114, 3802)  # json, jsonb
 def with_options(facts: RelationFacts, options: ColumnOptions) -> RelationFacts:
     """``facts`` with the types and policies that the configuration chooses for columns. Choices that are impossible, or
     for columns that do not exist, are ignored: ``table_faults.option_fault`` reports these."""
-    chosen, policies = dict(options.types.columns), dict(options.policies)
+    chosen = dict(options.types.columns)
+    policies = {name: policy for name, policy in options.policies if name not in facts.key}
 
     def column(source: ColumnFacts) -> ColumnFacts:
         choice = chosen.get(source.attname)

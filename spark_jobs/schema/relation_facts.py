@@ -49,8 +49,8 @@ class ColumnFacts:
 
     ``typoutput`` is the qualified name of the type's output function, quoted by PostgreSQL itself (``regproc``).
     ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+). ``masked``: see ``masked_facts``. ``chosen_type`` and
-    ``on_unrepresentable`` are what the configuration says about the column, else None. These two are never landed: the
-    log does not depend on what the lake is configured to hold.
+    ``on_unrepresentable`` are what the configuration says about the column (``with_options``). These two are never
+    landed: the log does not depend on what the lake is configured to hold.
     """
 
     attnum: int
@@ -65,7 +65,7 @@ class ColumnFacts:
     attgenerated: str = ""
     attmissingval: str | None = None
     chosen_type: LakeType | None = None
-    on_unrepresentable: OnUnrepresentable | None = None
+    on_unrepresentable: OnUnrepresentable = "error"
     masked: bool = False
 
     @property

@@ -22,9 +22,9 @@ class LakeColumn:
 
     ``wire_type``: the binary form of its values; may be omitted for a built-in type. ``missing``: the column's value in
     rows that are older than the column (``attmissingval``), as PostgreSQL prints it. ``on_unrepresentable``: the
-    configuration's policy for this column; None if the general one applies. ``dropped``: the source has it no longer,
-    so a change may lack it: then an inserted row has null there, and an updated one the value that it had.
-    ``of_commit``: not the source's; it says which commit wrote the row.
+    configuration's policy for this column. ``dropped``: the source has it no longer, so a change may lack it: then an
+    inserted row has null there, and an updated one the value that it had. ``of_commit``: not the source's; it says
+    which commit wrote the row.
     """
 
     name: str
@@ -35,7 +35,7 @@ class LakeColumn:
     atttypmod: int = -1
     wire_type: WireType | None = None
     missing: str | None = None
-    on_unrepresentable: OnUnrepresentable | None = None
+    on_unrepresentable: OnUnrepresentable = "error"
     dropped: bool = False
     of_commit: bool = False
 
@@ -119,15 +119,14 @@ def of_source(columns: Iterable[LakeColumn]) -> tuple[LakeColumn, ...]:
 
 
 def _lake_column(column: ColumnFacts, facts: RelationFacts) -> LakeColumn:
-    is_key = column.attname in facts.key
     return LakeColumn(
         column.attname,
         column.attnum,
         column.lake_type,
-        is_key,
+        column.attname in facts.key,
         column.atttypid,
         column.atttypmod,
         replace(wire_type(column.base_typid, facts.types), name=column.typname),
         column.attmissingval,
-        None if is_key else column.on_unrepresentable,
+        column.on_unrepresentable,
     )

@@ -219,7 +219,7 @@ class PlannedTable:
 
     def source(self, connect: BulkConnect) -> SnapshotSource:
         """Where this process reads it."""
-        return SnapshotSource(connect, self.exported.snapshot_name, self.work.pipeline.on_unrepresentable)
+        return SnapshotSource(connect, self.exported.snapshot_name)
 
     @property
     def moment(self) -> Moment:

@@ -51,24 +51,24 @@ def read_form(base_typid: int, to: LakeType, *, masked: bool = False) -> ReadFor
 
 @dataclass(frozen=True)
 class SnapshotColumn:
-    """``base_typid``: the column's type; for a domain, its base type. ``on_unrepresentable``: the column's own policy;
-    None: the pipeline's. ``mask``: that of a masked column, which is text."""
+    """``base_typid``: the column's type; for a domain, its base type. ``on_unrepresentable``: its policy.
+    ``mask``: that of a masked column, which is text."""
 
     name: str
     base_typid: int
     lake_type: LakeType
-    on_unrepresentable: OnUnrepresentable | None = None
+    on_unrepresentable: OnUnrepresentable = "error"
     mask: TableMask | None = None
 
     @property
     def form(self) -> ReadForm:
         return read_form(self.base_typid, self.lake_type, masked=self.mask is not None)
 
-    def values(self, read: pa.Array, *, table: str, on_unrepresentable: OnUnrepresentable) -> Fitted:
+    def values(self, read: pa.Array, *, table: str) -> Fitted:
         """The values of ``read`` as ``lake_type.arrow``, with nulls and errors as ``cast_text`` has them."""
         if self.mask is not None:
             return Fitted(masked_text(read, self.mask))
-        policy = self.on_unrepresentable or on_unrepresentable
+        policy = self.on_unrepresentable
         if self.form is ReadForm.NATIVE and self.lake_type.kind is not LakeKind.STRING:  # text may not be UTF-8
             return Fitted(read)
         if self.form is ReadForm.BINARY:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import pyarrow as pa
 
 from spark_jobs.configuration import Pipeline
-from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connection
 from spark_jobs.postgres.connection import conninfo
@@ -76,14 +75,12 @@ class SnapshotSource:
 
     connect: BulkConnect
     snapshot_name: str | None
-    on_unrepresentable: OnUnrepresentable
     read: RangeReader = read_range
 
     @classmethod
     def anywhere(cls, pipeline: Pipeline, snapshot_name: str | None) -> SnapshotSource:
         """In sessions that executors open, too."""
-        connect = partial(bulk_connection, conninfo(pipeline.source.dsn))
-        return cls(connect, snapshot_name, pipeline.on_unrepresentable)
+        return cls(partial(bulk_connection, conninfo(pipeline.source.dsn)), snapshot_name)
 
 
 @dataclass(frozen=True)
@@ -218,13 +215,13 @@ class TableRead:
     def _fitted_reader(self, source: SnapshotSource) -> Callable[[int], Rows]:
         """As ``task_reader``, but the rows have the columns of their misfits, if there are any."""
         tasks, columns, table = self.tasks, self.columns, str(self.shape.name)
-        connect, name, policy, read = source.connect, source.snapshot_name, source.on_unrepresentable, source.read
+        connect, name, read = source.connect, source.snapshot_name, source.read
 
         def read_task(task: int) -> Rows:
             for query in tasks[task]:
                 with closing(read(connect, name, query)) as batches:
                     for rows in batches:
-                        yield _fitted(rows, columns, table, policy)
+                        yield _fitted(rows, columns, table)
 
         return read_task
 
@@ -272,13 +269,8 @@ def _on_executors(read_task: Callable[[int], Rows]) -> Callable[[Iterator[pa.Rec
     return read_tasks
 
 
-def _fitted(
-    rows: pa.RecordBatch, columns: tuple[SnapshotColumn, ...], table: str, on_unrepresentable: OnUnrepresentable
-) -> pa.RecordBatch:
-    fitted = [
-        column.values(rows.column(i), table=table, on_unrepresentable=on_unrepresentable)
-        for i, column in enumerate(columns)
-    ]
+def _fitted(rows: pa.RecordBatch, columns: tuple[SnapshotColumn, ...], table: str) -> pa.RecordBatch:
+    fitted = [column.values(rows.column(i), table=table) for i, column in enumerate(columns)]
     named = {value(i): each.values for i, each in enumerate(fitted)}
     named |= {misfit(i): each.misfits for i, each in enumerate(fitted) if each.misfits is not None}
     return pa.RecordBatch.from_pydict(named)

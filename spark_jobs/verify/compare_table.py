@@ -92,8 +92,7 @@ def _equal_on_driver(work: Verification, read: TableRead, version: int) -> RowCo
         return None
     rows, columns = lake
     _require_same_columns(work, columns, shape)
-    where = SnapshotSource(work.connect, work.exported.snapshot_name, pipeline.on_unrepresentable)
-    source = read.values_on_driver(where)
+    source = read.values_on_driver(SnapshotSource(work.connect, work.exported.snapshot_name))
     if source is None or not are_equal(source, rows, shape):
         return None
     return RowComparison(RowCounts(source.num_rows, rows.num_rows), ())

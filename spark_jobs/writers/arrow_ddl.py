@@ -8,8 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.column_options import ColumnOptions
-from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
+from spark_jobs.decode.values import Fitted, cast_text
 from spark_jobs.schema.mode_columns import ended_column
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mode import Mode, holds_changes
@@ -20,7 +19,7 @@ from spark_jobs.writers.whole_table import WholeTable
 
 
 def rewrite_columns_here(
-    opened: OpenedTable, shape: TableShape, provenance: Provenance, options: ColumnOptions, limits: WriteLimits
+    opened: OpenedTable, shape: TableShape, provenance: Provenance, limits: WriteLimits
 ) -> int | None:
     """Write all rows with the columns of ``shape``, the table as it is written, in one numbered commit: see
     ``column_ddl.rewrite_columns``. Returns the Delta version; None if Spark has to do it. Raises OvertakenError, and
@@ -32,18 +31,15 @@ def rewrite_columns_here(
     attnums = {column.attnum for column in opened.columns}
     for place, column in enumerate(shape.columns):
         if column.attnum not in attnums and column.missing is not None:
-            filled = _filled(rows, column, shape, target.mode, options.policy)
-            rows = rows.set_column(place, rows.schema.field(place), filled)
+            rows = rows.set_column(place, rows.schema.field(place), _filled(rows, column, shape, target.mode))
     target = replace(target, keeps="some")
     written = target.written(rows)
     return target.commit(written.actions, written.rows, provenance)
 
 
-def _filled(
-    rows: pa.Table, column: LakeColumn, shape: TableShape, mode: Mode, policy: OnUnrepresentable
-) -> pa.Array | pa.ChunkedArray:
+def _filled(rows: pa.Table, column: LakeColumn, shape: TableShape, mode: Mode) -> pa.Array | pa.ChunkedArray:
     """The column's missing value in the rows that the source has, cast as changes are."""
-    (missing,) = missing_value(column, shape, policy).values
+    (missing,) = missing_value(column, shape).values
     nothing = pa.nulls(rows.num_rows, column.lake_type.arrow)
     if holds_changes(mode):
         return nothing
@@ -55,7 +51,7 @@ def _filled(
     return values.take(pc.is_null(rows.column(ended.name)).cast(pa.int8()))
 
 
-def missing_value(column: LakeColumn, shape: TableShape, policy: OnUnrepresentable) -> Fitted:
+def missing_value(column: LakeColumn, shape: TableShape) -> Fitted:
     """The value of rows that are older than the column, cast as changes are. Raises UnrepresentableError."""
     assert column.missing is not None
     return cast_text(
@@ -63,5 +59,5 @@ def missing_value(column: LakeColumn, shape: TableShape, policy: OnUnrepresentab
         column.lake_type,
         name=column.name,
         table=str(shape.name),
-        on_unrepresentable=column.on_unrepresentable or policy,
+        on_unrepresentable=column.on_unrepresentable,
     )

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from spark_jobs.column_options import ColumnOptions
-from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
@@ -20,6 +18,7 @@ from spark_jobs.schema.mode_columns import live_rows, own_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
+from spark_jobs.table_layout import TableLayout
 from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.arrow_ddl import missing_value
 from spark_jobs.writers.delta_table import replace_table, table_columns, with_metadata
@@ -64,10 +63,9 @@ def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str
 
 
 def rewrite_columns(
-    spark: SparkSession, path: Location, shape: TableShape, provenance: Provenance, options: ColumnOptions
+    spark: SparkSession, path: Location, shape: TableShape, provenance: Provenance, layout: TableLayout
 ) -> int:
-    """Rewrite all rows with the columns of ``shape`` in their types, in one numbered commit. ``options``: those of the
-    table, with the pipeline's policy.
+    """Rewrite all rows with the columns of ``shape`` in their types, in one numbered commit.
 
     New columns get their missing value, but not in rows that the source no longer has, which some modes keep. Returns
     the Delta version. Raises OvertakenError.
@@ -75,7 +73,7 @@ def rewrite_columns(
     form = provenance.generation.form
     kept, live = [quoted(column.name) for column in own_columns(form)], live_rows(form.mode) or "false"
     with (
-        rewriting(spark, path, options.layout, shape.columns),
+        rewriting(spark, path, layout, shape.columns),
         overtaking(path),
         committing_session(spark, path, provenance) as own,
     ):
@@ -91,7 +89,7 @@ def rewrite_columns(
             *kept,
         )
         # a cross join with a row that has no columns could leave no rows
-        filled = renamed.crossJoin(_missing_values(own, new, shape, options.policy)) if new else renamed
+        filled = renamed.crossJoin(_missing_values(own, new, shape)) if new else renamed
         named = filled.selectExpr(
             *(
                 f"{_between_sql(c) if c.attnum in names else f'CASE WHEN {live} THEN {_between_sql(c)} END'}"
@@ -100,7 +98,7 @@ def rewrite_columns(
             ),
             *kept,
         )
-        replace_table(with_metadata(named, shape.columns, form, replaces=rows), path, options.layout)
+        replace_table(with_metadata(named, shape.columns, form, replaces=rows), path, layout)
         return committed_version(own, path, provenance)
 
 
@@ -108,12 +106,10 @@ def _in_type(value: str, column: LakeColumn) -> str:
     return f"CAST({value} AS {column.lake_type.sql})" if column.lake_type.kind is LakeKind.DECIMAL else value
 
 
-def _missing_values(
-    spark: SparkSession, columns: Sequence[LakeColumn], shape: TableShape, policy: OnUnrepresentable
-) -> DataFrame:
+def _missing_values(spark: SparkSession, columns: Sequence[LakeColumn], shape: TableShape) -> DataFrame:
     """One row with the columns' missing values, cast as changes are."""
     values = [
-        pa.nulls(1, column.lake_type.arrow) if column.missing is None else missing_value(column, shape, policy).values
+        pa.nulls(1, column.lake_type.arrow) if column.missing is None else missing_value(column, shape).values
         for column in columns
     ]
     ddl = ", ".join(f"{_between_sql(column)} {column.lake_type.decoded_sql}" for column in columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -227,8 +228,8 @@ def _on_both_ways(
         query = range_query(facts, ctid_range, [column.attname for column in facts.columns])
         [batch] = read_range(partial(bulk_connection, conninfo(source.dsn)), snapshot.snapshot_name, query)
     for read, text, facts_of in zip(batch.columns, sent, facts.columns, strict=True):
-        column = snapshot_column(facts_of)
-        found = column.values(read, table="t", on_unrepresentable="null").values
+        column = snapshot_column(replace(facts_of, on_unrepresentable="null"))
+        found = column.values(read, table="t").values
         named = {"name": column.name, "table": "t"}
         expected = cast_text(pa.array([text], pa.string()), column.lake_type, **named, on_unrepresentable="null").values
         assert found.type == expected.type == column.lake_type.arrow

@@ -9,13 +9,12 @@ from spark_jobs.apply.net_change.rows import misfit_columns
 from spark_jobs.apply.net_change.sides import Sides
 from spark_jobs.decode.columnar import DELETE, INSERT
 from spark_jobs.decode.ordered_changes import OrderedChanges
-from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, COMMIT_TIME, NOT_SENT, ORDINAL, XID
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, value
 from spark_jobs.schema.table_shape import TableShape
 
 
-def appended_changes(ordered: OrderedChanges, rows: pa.Table, *, on_unrepresentable: OnUnrepresentable) -> pa.Table:
+def appended_changes(ordered: OrderedChanges, rows: pa.Table) -> pa.Table:
     """One row per change, in total order; an update's old row, if it was sent, comes right before its new one. Misfits
     have columns of their own.
 
@@ -23,7 +22,7 @@ def appended_changes(ordered: OrderedChanges, rows: pa.Table, *, on_unrepresenta
     UnrepresentableError.
     """
     sides = Sides.in_order(ordered)
-    given, values = pa.array(ordered.order[sides.slots]), sides.values(on_unrepresentable)
+    given, values = pa.array(ordered.order[sides.slots]), sides.values()
     named = {value(index): array for index, array in enumerate(values.columns)}
     named |= {
         CHANGE.net: _operations(sides),

@@ -22,7 +22,7 @@ from spark_jobs.decode.equal_rows import EqualRows, comparable_rows
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.tuple_vectors import UNCHANGED
-from spark_jobs.decode.values import Fitted, OnUnrepresentable
+from spark_jobs.decode.values import Fitted
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.net_columns import COPIES, NetColumns, arrow_schema
 from spark_jobs.schema.table_faults import whole_rows_sql
@@ -31,9 +31,7 @@ from spark_jobs.schema.table_shape import TableShape
 _SET = "set"
 
 
-def net_copies(
-    ordered: OrderedChanges, written: TableShape, moments: Moments, *, on_unrepresentable: OnUnrepresentable
-) -> pa.Table:
+def net_copies(ordered: OrderedChanges, written: TableShape, moments: Moments) -> pa.Table:
     """``COPIES`` and the values of ``written``, for each row whose number of copies changes. ``moments``: of changes.
 
     Rows are equal if PostgreSQL prints them alike: NaN is NaN, 0 is not -0. Raises NeedsSnapshotError where a change
@@ -46,7 +44,7 @@ def net_copies(
 
     def column(index: int) -> Fitted:
         old = Spans.of(*changes.spans(index, removed, np.ones(len(removed), dtype=bool)))
-        return typed_values(ordered, index, _both(_new_spans(ordered, index, added), old), on_unrepresentable)
+        return typed_values(ordered, index, _both(_new_spans(ordered, index, added), old))
 
     values = in_threads(column, range(len(shape.columns)), len(changes))
     copies = np.repeat(np.array([1, -1], dtype=np.int64), [len(added), len(removed)])

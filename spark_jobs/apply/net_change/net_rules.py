@@ -16,7 +16,6 @@ from spark_jobs.apply.net_change.past import Timeline, history_rows, soft_delete
 from spark_jobs.apply.net_change.rows import NetRows, net_rows
 from spark_jobs.apply.net_change.truncates import Truncation, changes_after, without_truncates
 from spark_jobs.decode.ordered_changes import OrderedChanges
-from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
@@ -34,7 +33,6 @@ class NetRules:
     mode: Mode = "mirror"
     truncates: tuple[Truncation, ...] = ()
     lenient: bool = False
-    on_unrepresentable: OnUnrepresentable = "error"
     commit_columns: tuple[CommitColumn, ...] = ()
 
     @property
@@ -80,16 +78,13 @@ class NetRules:
 
         Raises DecodeError, UnrepresentableError, NeedsSnapshotError.
         """
-        policy = self.on_unrepresentable
         if not keeps_past(self.mode):
-            moments, truncated = self._moments(actions.ordered, given), self.truncated
-            return net_rows(
-                actions, self.written, moments, truncated=truncated, lenient=self.lenient, on_unrepresentable=policy
-            )
+            moments = self._moments(actions.ordered, given)
+            return net_rows(actions, self.written, moments, truncated=self.truncated, lenient=self.lenient)
         timeline = Timeline.of(actions, given, self.truncates)
         if self.mode == "history":
-            return history_rows(timeline, self.written, lenient=self.lenient, on_unrepresentable=policy)
-        return soft_delete_rows(timeline, self.written, on_unrepresentable=policy)
+            return history_rows(timeline, self.written, lenient=self.lenient)
+        return soft_delete_rows(timeline, self.written)
 
     def rows_of_changes(self, rows: pa.Table) -> pa.Table:
         """The outcome if not netted by key. ``rows``: that count, in mode ``append`` with ``commit_time`` and ``xid``,
@@ -97,9 +92,8 @@ class NetRules:
         Without a key: copies of rows, to be added to those of other tasks. Raises as ``rows_by_key`` does."""
         ordered = OrderedChanges.of(rows, self.relations, self.shape)
         if holds_changes(self.mode):
-            return appended_changes(ordered, rows, on_unrepresentable=self.on_unrepresentable)
-        moments = self._moments(ordered, rows)
-        return net_copies(ordered, self.written, moments, on_unrepresentable=self.on_unrepresentable)
+            return appended_changes(ordered, rows)
+        return net_copies(ordered, self.written, self._moments(ordered, rows))
 
     def _moments(self, ordered: OrderedChanges, rows: pa.Table) -> Moments:
         """Each change's commit, if the rows are to say it."""

@@ -17,7 +17,6 @@ from spark_jobs.apply.net_change.moments import NEVER, Moments
 from spark_jobs.apply.net_change.rows import NetRows, outcome_of
 from spark_jobs.apply.net_change.truncates import Truncation
 from spark_jobs.decode.ordered_changes import OrderedChanges
-from spark_jobs.decode.values import OnUnrepresentable
 from spark_jobs.logicalrep.lsn import Position
 from spark_jobs.schema.mode_columns import DELETED_AT, VALID_FROM, VALID_FROM_LSN, VALID_TO, VALID_TO_LSN
 from spark_jobs.schema.net_columns import NetColumns
@@ -48,13 +47,13 @@ class Timeline:
         return cls(actions, begun, by_truncate.where(truncated_first, by_key), epochs > 0)
 
 
-def soft_delete_rows(timeline: Timeline, written: TableShape, *, on_unrepresentable: OnUnrepresentable) -> NetRows:
+def soft_delete_rows(timeline: Timeline, written: TableShape) -> NetRows:
     """A key that was inserted and deleted in the range leaves its last values too. A key that was only deleted has no
     values: the table keeps its own. Raises as ``net_rows`` does."""
     actions = timeline.actions
     rows = np.sort(_chosen(timeline))
     is_put = actions.is_put[rows]
-    outcome = outcome_of(actions, rows, is_put, on_unrepresentable)
+    outcome = outcome_of(actions, rows, is_put)
     outcome.require_no_row_of_before(timeline.truncated[outcome.roots])
     begun = timeline.begun.take(rows)
     deleted = timeline.ended.take(rows).where(is_put, begun)
@@ -72,9 +71,7 @@ def _chosen(timeline: Timeline) -> np.ndarray:
     return chosen[chosen >= 0]
 
 
-def history_rows(
-    timeline: Timeline, written: TableShape, *, lenient: bool, on_unrepresentable: OnUnrepresentable
-) -> NetRows:
+def history_rows(timeline: Timeline, written: TableShape, *, lenient: bool) -> NetRows:
     """Upserts are versions that begin. A delete ends the key's open version in the table, and says when it ended.
 
     ``lenient``: an inserted key may already be in the table, as its delete was not published. Raises as ``net_rows``
@@ -86,7 +83,7 @@ def history_rows(
     ending = _ending(timeline, lenient=lenient)
     rows = np.concatenate([ending, versions])
     begins = np.repeat([False, True], [len(ending), len(versions)])
-    outcome = outcome_of(actions, rows, begins, on_unrepresentable)
+    outcome = outcome_of(actions, rows, begins)
     outcome.require_no_row_of_before(timeline.truncated[outcome.roots])
     begun, ended = timeline.begun.take(rows), timeline.ended.take(rows)
     never = Moments.never(len(rows))

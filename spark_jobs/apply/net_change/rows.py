@@ -64,8 +64,7 @@ def net_rows(
     moments: Moments,
     *,
     truncated: bool,
-    on_unrepresentable: OnUnrepresentable,
-    lenient: bool = False,
+    lenient: bool,
 ) -> NetRows:
     """The last state of each key, in the columns of ``written``. ``moments``: of each change. ``truncated``: the table
     was emptied before these actions. ``lenient``: see ``NetRules``; then a key that was only there for a time is
@@ -82,7 +81,7 @@ def net_rows(
     by_position = np.argsort(last[wanted])
     rows, existed = last[wanted][by_position], existed[wanted][by_position]
     is_put = actions.is_put[rows]
-    outcome = outcome_of(actions, rows, is_put, on_unrepresentable)
+    outcome = outcome_of(actions, rows, is_put)
     if truncated:
         outcome.require_no_row_of_before(np.ones(len(rows), dtype=bool))
     present = NetColumns(written, outcome.unchanged, outcome.old_keys)
@@ -112,12 +111,10 @@ class Outcome:
             raise NeedsSnapshotError(f"a value of {ordered.shape.name} at {at} depends on a row that was truncated")
 
 
-def outcome_of(
-    actions: Actions, rows: np.ndarray, valued: np.ndarray, on_unrepresentable: OnUnrepresentable
-) -> Outcome:
+def outcome_of(actions: Actions, rows: np.ndarray, valued: np.ndarray) -> Outcome:
     """``rows``: actions. Those that are ``valued`` are puts and become upserts with all values; the others become
     deletes with only their key."""
-    reader = _Outcome(actions, rows, valued, on_unrepresentable)
+    reader = _Outcome(actions, rows, valued)
     columns = in_threads(reader.column, range(len(actions.ordered.shape.columns)), len(rows))
     kept = np.zeros(len(rows), dtype=bool)
     # all columns that a row keeps come from the same row: their chains end at the same action
@@ -150,14 +147,11 @@ class _Outcome:
     """Computes the outcome's columns, each independently of the others. ``rows``: the actions that become its rows.
     ``valued``: which of them have all values."""
 
-    def __init__(
-        self, actions: Actions, rows: np.ndarray, valued: np.ndarray, on_unrepresentable: OnUnrepresentable
-    ) -> None:
+    def __init__(self, actions: Actions, rows: np.ndarray, valued: np.ndarray) -> None:
         self._actions = actions
         self._shape: TableShape = actions.ordered.shape
         self._rows = rows
         self._puts = np.flatnonzero(valued)
-        self._policy = on_unrepresentable
         self._unchanged = {
             index
             for index, column in enumerate(self._shape.columns)
@@ -171,7 +165,7 @@ class _Outcome:
         carried = self._carried(index)
         everywhere = len(self._puts) == len(self._rows)
         spans = carried.spans if everywhere else _spread(carried.spans, self._puts, len(self._rows))
-        values = self._cast(index, spans, self._policy)
+        values = typed_values(self._actions.ordered, index, spans)
         if carried.kept is None:
             return _Column(values, None, self._rows)
         kept = np.zeros(len(self._rows), dtype=bool)
@@ -205,17 +199,18 @@ class _Outcome:
 
     def _key(self, index: int, actions: np.ndarray, from_old: np.ndarray) -> Fitted:
         # a null in a key would match no row, so the policy does not apply to keys
-        return self._cast(index, self._actions.key_spans(index, actions, from_old), "error")
-
-    def _cast(self, index: int, spans: Spans, policy: OnUnrepresentable) -> Fitted:
-        return typed_values(self._actions.ordered, index, spans, policy)
+        spans = self._actions.key_spans(index, actions, from_old)
+        return typed_values(self._actions.ordered, index, spans, "error")
 
 
-def typed_values(ordered: OrderedChanges, index: int, spans: Spans, on_unrepresentable: OnUnrepresentable) -> Fitted:
-    """The values of one column in its lake type. Raises DecodeError, UnrepresentableError."""
+def typed_values(
+    ordered: OrderedChanges, index: int, spans: Spans, on_unrepresentable: OnUnrepresentable | None = None
+) -> Fitted:
+    """The values of one column in its lake type, by its own policy or this one. Raises DecodeError,
+    UnrepresentableError."""
     column = ordered.shape.columns[index]
     name, table, to = column.name, str(ordered.shape.name), column.lake_type
-    policy = column.on_unrepresentable or on_unrepresentable
+    policy = on_unrepresentable or column.on_unrepresentable
 
     def in_text(values: pa.Array) -> Fitted:
         return cast_text(values, to, name=name, table=table, on_unrepresentable=policy)

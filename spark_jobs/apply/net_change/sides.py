@@ -13,7 +13,7 @@ from spark_jobs.decode.columnar import DELETE, UPDATE
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.tuple_vectors import ABSENT, NULL, UNCHANGED
-from spark_jobs.decode.values import Fitted, OnUnrepresentable
+from spark_jobs.decode.values import Fitted
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Sides:
         is_old = np.repeat([True, False], [len(old), len(new)])
         return cls(ordered, np.concatenate([old, new])[order], is_old[order])
 
-    def values(self, on_unrepresentable: OnUnrepresentable) -> SideValues:
+    def values(self) -> SideValues:
         """Raises DecodeError, UnrepresentableError."""
         is_whole = self.ordered.has_whole_old_row[self.slots]
         columns = [self._column(index, is_whole) for index in range(len(self.ordered.shape.columns))]
 
         def typed(index: int) -> Fitted:
-            return typed_values(self.ordered, index, columns[index][0], on_unrepresentable)
+            return typed_values(self.ordered, index, columns[index][0])
 
         values = in_threads(typed, range(len(columns)), len(self.slots))
         return SideValues(values, self._names_of([lacks for _, lacks in columns]))

@@ -69,7 +69,7 @@ def finished(chunked: ChunkedTable, done: ReadSoFar, connect: BulkConnect) -> Ta
     """The table's new snapshot. Raises VoidPlanError if the table must be read from the start, and what capturing,
     reading, decoding and writing raise; then what is read stays."""
     work, read, plan = chunked.work, chunked.read, chunked.plan
-    now = ColumnsNow(read.shape, work.pipeline.on_unrepresentable)
+    now = ColumnsNow(read.shape)
     doubtful: pa.Table | None = None  # after the first correction, only those rows that are read again
     for _ in range(_ATTEMPTS):
         last = _captured(work.run)

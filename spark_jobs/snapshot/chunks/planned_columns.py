@@ -79,11 +79,9 @@ class PlannedColumns:
 @dataclass(frozen=True)
 class ColumnsNow:
     """The columns that all rows of a snapshot get; a row that is older than one of them has its missing value there.
-    ``policy``: the general one for values that do not fit. Both methods raise VoidPlanError if the missing value does
-    not: nobody would record that of each row."""
+    Both methods raise VoidPlanError if the missing value does not fit: nobody would record that of each row."""
 
     shape: TableShape
-    policy: OnUnrepresentable
 
     def rows(self, rows: pa.RecordBatch, numbers: Sequence[int]) -> pa.RecordBatch:
         """``rows`` of columns with these numbers."""
@@ -123,7 +121,7 @@ class ColumnsNow:
         if column.missing is None:
             return pa.nulls(rows, column.lake_type.arrow)
         try:
-            fitted = missing_value(column, self.shape, self.policy)
+            fitted = missing_value(column, self.shape)
         except UnrepresentableError as error:
             raise VoidPlanError(error.what) from error
         if fitted.misfits is not None:

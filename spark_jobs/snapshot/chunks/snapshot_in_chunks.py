@@ -93,7 +93,7 @@ def _converted(chunked: ChunkedTable, done: ReadSoFar) -> ReadSoFar:
     others = [part for part in done.parts if plan.revisions[part.revision] != plan.columns]
     if not others:
         return done
-    now = ColumnsNow(chunked.read.shape, chunked.work.pipeline.on_unrepresentable)
+    now = ColumnsNow(chunked.read.shape)
 
     def convert(part: RecordedFiles) -> RecordedFiles:
         before = chunked.staged_before(part.revision)

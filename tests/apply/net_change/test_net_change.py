@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -202,12 +204,12 @@ def test_only_rows_of_the_outcome_are_cast_and_a_key_is_never_null() -> None:
     value = log_rows([Insert(RELID, (day, b"infinity"))], version)
     with pytest.raises(UnrepresentableError, match=r"public\.t column d: .* in the changes 0/1#0 to 0/1#0"):
         net_change(value, NetRules(DATED, mapped({version: wire}, DATED)))
-    assert net_change(value, NetRules(DATED, mapped({version: wire}, DATED), on_unrepresentable="null")).rows.column(
-        "v1"
-    ).to_pylist() == [None]
+    columns_with_null = tuple(replace(column, on_unrepresentable="null") for column in DATED.columns)
+    nulled = NetRules(replace(DATED, columns=columns_with_null), mapped({version: wire}, DATED))
+    assert net_change(value, nulled).rows.column("v1").to_pylist() == [None]
     key = log_rows([Insert(RELID, (b"infinity", day))], version)
     with pytest.raises(UnrepresentableError, match="column id") as refused:
-        net_change(key, NetRules(DATED, mapped({version: wire}, DATED), on_unrepresentable="null"))
+        net_change(key, nulled)
     assert "in a key column neither applies: correct the row at the source" in str(refused.value.hint)
 
 
