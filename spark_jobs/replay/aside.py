@@ -35,13 +35,7 @@ from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import replace_table, rows_written
 from spark_jobs.writers.held_rows import held_rows
-from spark_jobs.writers.table_commit import (
-    Provenance,
-    commit_without_rows,
-    committed_version,
-    committing_session,
-    overtaking,
-)
+from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committed_version, committing_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,9 +165,8 @@ class Build:
         with (
             spark_errors(f"{state.name} {failed}", name=state.name, path=path),
             rewriting(spark, path, layout),
-            overtaking(path, by_any=True),
             provenance.recording(lake, state.name, misfits) as recorded,
-            committing_session(spark, path, recorded) as own,
+            committing_session(spark, path, recorded, by_any=True) as own,
         ):
             write(own)
             version = committed_version(own, path, recorded)

@@ -43,13 +43,7 @@ from spark_jobs.writers.leftovers import files_without_table, remove_files
 from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
 from spark_jobs.writers.rewritten_rows import rows_of_snapshot, with_snapshot
 from spark_jobs.writers.staged_misfits import NotedFrame
-from spark_jobs.writers.table_commit import (
-    Provenance,
-    commit_without_rows,
-    committed_version,
-    committing_session,
-    overtaking,
-)
+from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committed_version, committing_session
 from spark_jobs.writers.whole_table import WholeTable, WrittenFiles
 
 if TYPE_CHECKING:
@@ -254,8 +248,7 @@ def _written_by_spark(
     with (
         spark_errors(table.failed, name=table.name, path=path),
         rewriting(spark, path, table.options.layout, read.shape.columns),
-        overtaking(path, by_any=True, creates=before is None),
-        committing_session(spark, path, provenance) as own,
+        committing_session(spark, path, provenance, by_any=True, creates=before is None) as own,
     ):
         noted = rows.frame(own)
         rows_read = noted.rows

@@ -23,7 +23,7 @@ from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.arrow_ddl import missing_value
 from spark_jobs.writers.delta_table import replace_table, table_columns, with_metadata
 from spark_jobs.writers.merge_sql import quoted
-from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session
 from spark_jobs.writers.table_features import MAPPED_NAMES, add_features, features_of_columns
 from spark_jobs.writers.variants import stored_sql
 
@@ -72,11 +72,7 @@ def rewrite_columns(
     """
     form = provenance.generation.form
     kept, live = [quoted(column.name) for column in own_columns(form)], live_rows(form.mode) or "false"
-    with (
-        rewriting(spark, path, layout, shape.columns),
-        overtaking(path),
-        committing_session(spark, path, provenance) as own,
-    ):
+    with rewriting(spark, path, layout, shape.columns), committing_session(spark, path, provenance) as own:
         names = {column.attnum: column.name for column in table_columns(own, path)}
         new = [column for column in shape.columns if column.attnum not in names]
         rows = own.read.format("delta").load(path)

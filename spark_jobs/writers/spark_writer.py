@@ -38,7 +38,7 @@ from spark_jobs.writers.merge_sql import (
 )
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.past_sql import history_statement, named_mode_columns, open_values_query, soft_delete_statement
-from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session, overtaking
+from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session
 from spark_jobs.writers.table_features import DELETION_VECTORS, add_features
 from spark_jobs.writers.variants import with_variants
 from spark_jobs.writers.write_choice import WriteWay
@@ -75,7 +75,7 @@ def write_by_spark(spark: SparkSession, path: Location, net: NetSource, way: Wri
     read = newest_version(path) if way.strategy == "rewrite" else None
     if way.needs_vectors:
         add_features(spark, path, [DELETION_VECTORS])
-    with overtaking(path), committing_session(spark, path, provenance, compact=way.compacts) as own:
+    with committing_session(spark, path, provenance, compact=way.compacts) as own:
         settings = (_WHOLE_FILES if way.whole_files else {}) | (INTERPRETED if way.interpreted else {})
         for key, setting in settings.items():
             own.conf.set(key, setting)

@@ -214,10 +214,19 @@ def commit_numbered(
 
 @contextmanager
 def committing_session(
-    spark: SparkSession, path: Location, provenance: Provenance, *, compact: bool = False
+    spark: SparkSession,
+    path: Location,
+    provenance: Provenance,
+    *,
+    compact: bool = False,
+    by_any: bool = False,
+    creates: bool = False,
 ) -> Iterator[SparkSession]:
     """A session whose next Delta commit, to the table at ``path``, carries ``provenance``. Delta skips the write if the
     table already has our commit of that number: then another writer has committed since the table's state was read.
+    Delta's error about a conflict with a concurrent commit of ours is raised as OvertakenError; with ``by_any``, about
+    a conflict with anybody's commit. ``creates``: the commit creates the table, so a file that is gone was removed as a
+    leftover by the writer that committed first (``writers/leftovers.py``).
 
     ``compact``: small files are compacted in a second commit. Delta's table property is not used for this: in a fresh
     process its first commit always compacts, whatever the number of files.
@@ -235,7 +244,12 @@ def committing_session(
     with isolated_session(spark, conf) as own:
         # in Connect a cloned session inherits this value, and a skipped write would look like a commit
         own.conf.unset(_LAST_COMMIT)
-        yield own
+        try:
+            yield own
+        except Exception as error:
+            if is_overtaken(error) or (by_any and is_concurrent_commit(error)) or (creates and is_file_gone(error)):
+                raise overtaken(path) from error
+            raise
 
 
 def _log_partitions(spark: SparkSession, path: Location) -> dict[str, str]:
@@ -276,19 +290,6 @@ def _check_commit(path: Location, newest: int, provenance: Provenance) -> None:
 
 def commit_without_rows(spark: SparkSession, path: Location, provenance: Provenance) -> int:
     """A commit that only records its provenance. Returns the Delta version. Raises OvertakenError."""
-    with overtaking(path), committing_session(spark, path, provenance) as own:
+    with committing_session(spark, path, provenance) as own:
         own.read.format("delta").load(path).where("false").write.format("delta").mode("append").save(path)
         return committed_version(own, path, provenance)
-
-
-@contextmanager
-def overtaking(path: str, *, by_any: bool = False, creates: bool = False) -> Iterator[None]:
-    """Turn Delta's error about a conflict with a concurrent commit of ours into OvertakenError; with ``by_any``, about
-    a conflict with anybody's commit. ``creates``: the commit creates the table, so a file that is gone was removed as a
-    leftover by the writer that committed first (``writers/leftovers.py``)."""
-    try:
-        yield
-    except Exception as error:
-        if is_overtaken(error) or (by_any and is_concurrent_commit(error)) or (creates and is_file_gone(error)):
-            raise overtaken(path) from error
-        raise
