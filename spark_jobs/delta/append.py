@@ -17,7 +17,6 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
 
 from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
-from spark_jobs.delta.files import table_filesystem
 from spark_jobs.storage import Location
 
 # ``overwrite``: the files become all of the table
@@ -35,7 +34,7 @@ def append(
     Raises LakeError when files cannot be written, whatever ``batches`` raises, and whatever ``deltalake`` raises at the
     commit, such as CommitFailedError.
     """
-    files = DataFiles(table_filesystem(path), path, layout)
+    files = DataFiles(path, layout)
     try:
         # one group is compressed while the next is gathered
         with ThreadPoolExecutor(max_workers=1) as packer:

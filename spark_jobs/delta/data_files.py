@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
-from pyarrow import fs
 
 from spark_jobs.delta.commit import time_now
-from spark_jobs.delta.files import storage_error
+from spark_jobs.delta.files import storage_error, table_filesystem
 from spark_jobs.delta.statistics import Statistics, is_wide
 from spark_jobs.errors import LakeError
+from spark_jobs.storage import Location
 
 # size of a row group before compression. Three are in memory at once: one is filled, one compressed, one written
 _GROUP_BYTES = 16 << 20
@@ -63,16 +63,16 @@ def slices(rows: pa.Table, most: int) -> Iterator[pa.Table]:
 
 
 class DataFiles:
-    """Writes row groups to one file after another. ``actions`` add the files that are closed.
+    """Writes row groups to one file after another in the folder ``path``. ``actions`` add the files that are closed.
 
     ``modified``: for rows that are not new, when they were appended, in milliseconds since 1970.
     """
 
-    def __init__(self, filesystem: fs.FileSystem, path: str, layout: Layout, modified: int | None = None) -> None:
+    def __init__(self, path: Location, layout: Layout, modified: int | None = None) -> None:
         self.actions: list[AddAction] = []
         self.rows = 0
         self._modified = modified
-        self._filesystem, self._path, self._layout = filesystem, path, layout
+        self._filesystem, self._path, self._layout = table_filesystem(path), path, layout
         self._name = ""
         self._sink: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None

@@ -24,7 +24,7 @@ from spark_jobs.delta.checkpoints import shorten_log
 from spark_jobs.delta.commit import time_now
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout
-from spark_jobs.delta.files import WRITABLE, table_filesystem
+from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.history import History
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.removal import LakeFile
@@ -210,7 +210,7 @@ def _replace(
     """Replace ``old`` files by new ones that hold ``rows``, in one commit. What others have appended since is kept.
     Raises OvertakenError if somebody else has replaced one of the old files."""
     path, modified = table.files.path, max(file.modified for file in old)
-    new = DataFiles(table_filesystem(path), path, table.layout, modified)
+    new = DataFiles(path, table.layout, modified)
     new.write_all(rows)
     names = [file.path for file in old]
     while listed.files.keys() >= set(names):

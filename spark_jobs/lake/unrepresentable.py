@@ -132,7 +132,7 @@ class RecordsOf:
         """The records in a file that is not added yet. Raises LakeError."""
         path, rows = self.lake.unrepresentable, misfits.records
         create_local_folder(path)
-        files = DataFiles(table_filesystem(path), path, UNREPRESENTABLE_LAYOUT)
+        files = DataFiles(path, UNREPRESENTABLE_LAYOUT)
         now = pa.scalar(time_now() * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
         before = [pa.repeat(str(self.name), rows.num_rows), *rows.columns]
         after = [pa.repeat(str(self.generation), rows.num_rows), pa.repeat(commit, rows.num_rows)]

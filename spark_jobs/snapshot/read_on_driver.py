@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from spark_jobs.delta.data_files import DataFiles, Layout
-from spark_jobs.delta.files import create_local_folder, table_filesystem
+from spark_jobs.delta.files import create_local_folder
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.table_read import Rows
 from spark_jobs.storage import Location
@@ -98,10 +98,10 @@ def read_into_files(
     """Read so many tasks into files in the folder ``path``. If one fails, all files are removed, and its error is
     raised: a SourceError, an UnrepresentableError or a LakeError."""
     create_local_folder(path)
-    filesystem, written = table_filesystem(path), dict[int, DataFiles]()
+    written: dict[int, DataFiles] = {}
 
     def write(task: int, stopped: Event) -> None:
-        files = DataFiles(filesystem, path, layout)
+        files = DataFiles(path, layout)
         # otherwise a session could be garbage before its statement is, which the driver complains about
         with closing(read_task(task)) as batches:
             files.write_all(until_stopped((stopped, threads.interrupted), batches))

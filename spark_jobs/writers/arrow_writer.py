@@ -16,7 +16,6 @@ from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.commit_errors import commit_errors, is_of_storage
 from spark_jobs.delta.data_files import DataFiles
-from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.written_tables import commit_next, is_made, keep_written
 from spark_jobs.errors import first_line
 from spark_jobs.schema.net_columns import NetColumns
@@ -91,7 +90,7 @@ class ArrowWriter:
     def _files(self, pieces: Sequence[RowPiece], most: int, columns: NetColumns) -> list[DataFiles]:
         """The rows in data files, of which each core writes one if so many are worth it, but no more than ``most``."""
         opened, schema = self.opened, written_columns(columns.shape.columns, columns.mode)
-        layout, filesystem = file_layout(schema, *opened.in_files(schema.names)), table_filesystem(opened.path)
+        layout = file_layout(schema, *opened.in_files(schema.names))
         count, rows = max(1, min(most, pa.cpu_count())), sum(piece.rows for piece in pieces)
         step, reached, runs = max(self.limits.rows_of_file, -(-rows // count)), 0, list[list[RowPiece]]()
         for piece in pieces:
@@ -99,7 +98,7 @@ class ArrowWriter:
                 runs.append([])
             runs[-1].append(piece)
             reached += piece.rows
-        written = [DataFiles(filesystem, opened.path, layout) for _ in runs]
+        written = [DataFiles(opened.path, layout) for _ in runs]
 
         def write(files: DataFiles, run: Sequence[RowPiece]) -> None:
             parts = (part for piece in run for part in piece.read())

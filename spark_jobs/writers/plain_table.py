@@ -22,7 +22,7 @@ from deltalake.table import ProtocolVersions
 
 from spark_jobs.delta.commit import time_now
 from spark_jobs.delta.data_files import DataFiles
-from spark_jobs.delta.files import storage_error, table_filesystem
+from spark_jobs.delta.files import storage_error
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.upkeep import Chosen
@@ -87,7 +87,7 @@ def compacted(table: ListedTable, small: SmallFiles) -> ListedTable:
     """The table with these files replaced by larger ones. Raises LakeError; OvertakenError if another writer has
     committed since the table was read."""
     schema = pa.schema(Schema.from_json(table.metadata["schemaString"]))
-    made = DataFiles(table_filesystem(table.path), table.path, layout_of(schema), modified=time_now())
+    made = DataFiles(table.path, layout_of(schema), modified=time_now())
     with table_errors(f"{table.path} cannot be compacted"):
         made.write_all(_rows(table.path, small, schema))
     return table.with_replaced([unquote(file["path"]) for file in small], made.actions)
@@ -106,7 +106,7 @@ def without_rows(table: ListedTable, columns: Sequence[str], chosen: Chosen) -> 
         holding = [name for name, count in counts.items() if count]
         if not holding:
             return table, 0
-        made = DataFiles(table_filesystem(table.path), table.path, layout_of(schema), modified=time_now())
+        made = DataFiles(table.path, layout_of(schema), modified=time_now())
         batches = _rows(table.path, [table.files[name] for name in holding], schema)
         made.write_all(rows.filter(pc.invert(chosen(rows))) for rows in batches)
     return table.with_replaced(holding, made.actions, is_loss=True), sum(counts.values())

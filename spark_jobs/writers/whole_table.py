@@ -20,7 +20,6 @@ from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.data_files import DataFiles, Layout
-from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.own_commit import create_table
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
@@ -167,7 +166,7 @@ class WholeTable:
 
     def written(self, rows: pa.Table) -> WrittenFiles:
         """``rows`` of the table in data files that no version names yet. Raises LakeError."""
-        files = DataFiles(table_filesystem(self.path), self.path, self.layout)
+        files = DataFiles(self.path, self.layout)
         files.write_all(rows.to_batches())
         return WrittenFiles(tuple(files.actions), rows.num_rows)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from spark_jobs.delta.data_files import DataFiles, Layout
+from spark_jobs.storage import Location
 
 
 def test_only_values_that_repeat_get_a_dictionary(tmp_path: Path) -> None:
@@ -21,11 +21,7 @@ def test_only_values_that_repeat_get_a_dictionary(tmp_path: Path) -> None:
             "nothing": pa.nulls(count, pa.string()),
         }
     )
-    files = DataFiles(
-        fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()),
-        str(tmp_path),
-        Layout(rows.schema, statistics=("id",), unique=()),
-    )
+    files = DataFiles(Location.of(str(tmp_path)), Layout(rows.schema, statistics=("id",), unique=()))
     files.write_all(rows.to_batches())
     (written,) = files.actions
     group = pq.ParquetFile(tmp_path / written.path).metadata.row_group(0)

@@ -17,7 +17,6 @@ from deltalake.transaction import RemoveAction
 from spark_jobs.delta.append import append
 from spark_jobs.delta.commit import LogFolder, Transaction, time_now
 from spark_jobs.delta.data_files import DataFiles, Layout
-from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.transaction_log import last_checkpoint
 from spark_jobs.delta.written_tables import (
     TableToWrite,
@@ -126,7 +125,7 @@ def test_a_merge_through_a_kept_table_fails_if_anybody_has_committed_since(path:
 def replaced(path: Location, number: int, table: TableToWrite | None = None) -> None:
     """Put a file with the number in the place of all others, as the transaction of that number."""
     table = table or opened(path)
-    files = DataFiles(table_filesystem(path), path, LAYOUT)
+    files = DataFiles(path, LAYOUT)
     files.write_all(rows(number))
     every = pa.table(table.table.get_add_actions(flatten=True)).to_pylist()
     removals = [RemoveAction(each["path"], True, time_now(), each["size_bytes"], {}) for each in every]

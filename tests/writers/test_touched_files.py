@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.data_files import DataFiles
-from spark_jobs.delta.files import create_local_folder, table_filesystem
+from spark_jobs.delta.files import create_local_folder
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -79,7 +79,7 @@ class Table:
         create_local_folder(table.path)
         actions = []
         for first in range(0, files * rows, rows):
-            written = DataFiles(table_filesystem(table.path), table.path, whole.layout)
+            written = DataFiles(table.path, whole.layout)
             numbers = np.arange(first, first + rows, dtype=np.int32)
             keys = numbers if key == "int" else [table.key(int(n)) for n in numbers]
             written.write_all(pa.table([keys, np.zeros_like(numbers)], whole.layout.schema).to_batches())

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from spark_jobs.configuration import Lake, MergeEngine, Pipeline, Source
 from spark_jobs.delta.data_files import DataFiles
-from spark_jobs.delta.files import create_local_folder, table_filesystem
+from spark_jobs.delta.files import create_local_folder
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError, OvertakenError
@@ -187,7 +187,7 @@ class Table:
             self._create_by_spark(rows, made)
         else:
             create_local_folder(made)
-            files = DataFiles(table_filesystem(made), made, whole.layout)
+            files = DataFiles(made, whole.layout)
             files.write_all(rows_of_snapshot(batch, self.form, SNAPSHOT) for batch in rows.to_batches())
             whole.commit(files.actions, rows.num_rows, self.provenance())
         at = SNAPSHOT_COMMIT

@@ -67,7 +67,7 @@ class StagedFiles:
         """``batches``: values in the order of the shape. After an error no file is left. Raises LakeError, and what
         ``batches`` raises."""
         create_local_folder(self.folder)
-        files = DataFiles(table_filesystem(self.path), self.path, self.layout)
+        files = DataFiles(self.path, self.layout)
         files.write_all(batches)
         return WrittenFiles(tuple(files.actions), files.rows)
 
