@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from pyarrow import fs
 
 from spark_jobs.configuration import Adopted
@@ -24,7 +24,7 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.snapshot.adopted.row_hash import is_hashed
 from spark_jobs.snapshot.range_read import Batches
 from spark_jobs.storage import Location
-from spark_jobs.writers.held_rows import readable_table
+from spark_jobs.writers.held_rows import every_row, readable_table
 
 _ROWS = 1 << 16
 
@@ -127,11 +127,8 @@ class _DeltaVersion:
         return pa.schema(self.table.schema().to_arrow())
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        selected = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
         with table_errors(f"{self.path} cannot be read"):
-            query = QueryBuilder().register("theirs", self.table).execute(f"SELECT {selected} FROM theirs")  # noqa: S608
-            # Arrow lets other threads run while it waits for the storage; the iterator of the query does not
-            yield from pa.RecordBatchReader.from_stream(query)
+            yield from every_row(self.table, names=names)
 
 
 @dataclass(frozen=True)
