@@ -49,8 +49,8 @@ from spark_jobs.writers.held_rows import held_rows_within
 from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted
 from spark_jobs.writers.net_source import Frame, NetSource, key_ends, key_range_in, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable
-from spark_jobs.writers.past_rows import arrow_values_at, values_at
-from spark_jobs.writers.rewritten_rows import comparable_keys
+from spark_jobs.writers.past_rows import snapshot_rows
+from spark_jobs.writers.rewritten_rows import comparable_keys, rows_of_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,6 +124,10 @@ class _Whole:
         return Moment(self.regions.lsn, self.regions.at)
 
     @property
+    def _names(self) -> list[str]:
+        return [value(place) for place in range(len(self.columns.shape.columns))]
+
+    @property
     def _key_names(self) -> list[str]:
         return [value(place) for place in self.columns.shape.key_indices]
 
@@ -151,7 +155,7 @@ class _Whole:
         if by_key is None:  # a key is in the source twice: Spark says so
             return None
         is_gone = pc.is_null(by_key.places_of(comparable_keys(table_keys)))
-        written = arrow_values_at(self._moment, rows, self.work.state.generation.commit_columns)
+        written = rows_of_snapshot(rows, self.work.state.generation.form, self._moment).rename_columns(self._names)
         parts = [self._changes(written, UPSERT), self._changes(table_keys.filter(is_gone), DELETE)]
         if self.net is not None and self.net.in_memory is not None:
             parts.append(self.net.in_memory.filter(~inside))
@@ -198,7 +202,7 @@ class _Whole:
         table = session.read.format("delta").option("versionAsOf", work.state.version).load(work.path)
         keys = [f"{quoted(shape.columns[place].name)} AS {value(place)}" for place in shape.key_indices]
         inside = table.where(self._inside("")).selectExpr(*keys)
-        written = values_at(self._moment, rows, self.regions.shape, work.state.generation.commit_columns)
+        written = snapshot_rows(rows, work.state.generation.form, self._moment).toDF(*self._names)
         gone = inside.join(rows.select(self._key_names), self._key_names, "left_anti")
         parts = [self._framed_changes(written, UPSERT), self._framed_changes(gone, DELETE)]
         if self.net is not None:

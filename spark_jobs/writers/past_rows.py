@@ -10,8 +10,6 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
     VALID_FROM,
@@ -26,7 +24,7 @@ from spark_jobs.schema.mode_columns import (
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import CommitColumn, Form, holds_changes
+from spark_jobs.table_mode import Form, holds_changes
 from spark_jobs.writers.delta_table import table_columns
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.row_equality import printed
@@ -38,22 +36,6 @@ if TYPE_CHECKING:
 def snapshot_rows(rows: DataFrame, form: Form, moment: Moment) -> DataFrame:
     """The source's ``rows`` with the form's columns, which say that the rows exist since the snapshot."""
     return rows.selectExpr("*", *(f"{_since(column, moment)} AS {quoted(column.name)}" for column in own_columns(form)))
-
-
-def values_at(
-    moment: Moment, rows: DataFrame, shape: TableShape, commit_columns: tuple[CommitColumn, ...]
-) -> DataFrame:
-    """``rows`` of values of ``shape``, with those of the commit columns."""
-    places = enumerate(own_columns(Form(commit_columns=commit_columns)), len(shape.columns))
-    return rows.selectExpr("*", *(f"{_since(column, moment)} AS {value(place)}" for place, column in places))
-
-
-def arrow_values_at(moment: Moment, rows: pa.Table, commit_columns: tuple[CommitColumn, ...]) -> pa.Table:
-    """As ``values_at``, in Arrow."""
-    for place, column in enumerate(own_columns(Form(commit_columns=commit_columns)), rows.num_columns):
-        values = pa.repeat(pa.scalar(since_snapshot(column, moment), column.arrow), rows.num_rows)
-        rows = rows.append_column(value(place), values)
-    return rows
 
 
 def _since(column: ModeColumn, moment: Moment) -> str:

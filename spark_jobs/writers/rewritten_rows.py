@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from spark_jobs.table_mode import Form, Mode, holds_changes
 from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.net_source import NetSource
 
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 Places: TypeAlias = "pa.Array | pa.ChunkedArray"  # among other rows, of each row; null if there is none
 
 
@@ -139,7 +140,7 @@ class KeyedChange:
         return self._wanted.places_of(_keys_held(keys, self._columns))
 
 
-def rows_of_snapshot(rows: pa.RecordBatch, form: Form, moment: Moment) -> pa.RecordBatch:
+def rows_of_snapshot(rows: Rows, form: Form, moment: Moment) -> Rows:
     """The source's rows with the form's columns, which say that the rows exist since the snapshot."""
     for column in own_columns(form):
         values = pa.repeat(pa.scalar(since_snapshot(column, moment), column.arrow), rows.num_rows)
