@@ -13,7 +13,6 @@ from spark_jobs.configuration import Adopted, Table
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, table_state
-from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, clock_microseconds
 from spark_jobs.postgres.fingerprints import fingerprints
@@ -217,9 +216,10 @@ class PlannedTable:
             return "spark"
         return snapshot_writer(pipeline.merge_engine, pipeline.spark, is_small=read.is_small)
 
-    def source(self, connect: BulkConnect) -> SnapshotSource:
+    @property
+    def source(self) -> SnapshotSource:
         """Where this process reads it."""
-        return SnapshotSource(connect, self.exported.snapshot_name)
+        return SnapshotSource(self.work.connect, self.exported.snapshot_name)
 
     @property
     def moment(self) -> Moment:

@@ -38,18 +38,18 @@ def snapshot(
     Raises what ``wanted_snapshots`` raises, and if ``asked`` SnapshotWaitsError for a snapshot that is not exported in
     time; nothing was changed then.
     """
-    work, stopped = wanted_snapshots(run, names, reasons, asked=asked)
-    if not work.names:
-        return _failed(stopped)
-    with given_or_own(exporter, run.pipeline.source.dsn) as exports, work.run.guarded() as run:
-        work = replace(work, run=run)
-        chunked, errors = chunked_tables(work, large_tables(work))
-        others = tuple(name for name in work.names if name not in {*errors, *(each.name for each in chunked)})
-        snapshots = _at_one_lsn(replace(work, names=others), exports) if others else ()
-        _forget_chunks(run, snapshots)
-        pace = Pace(run.pipeline.snapshot.bytes_per_second, time.monotonic() + exports.patience.reading)
-        with bulk_connections(conninfo(run.pipeline.source.dsn)) as connect:
-            snapshots += tuple(snapshot_in_chunks(table, pace, connect) for table in chunked)
+    with bulk_connections(conninfo(run.pipeline.source.dsn)) as connect:
+        work, stopped = wanted_snapshots(run, connect, names, reasons, asked=asked)
+        if not work.names:
+            return _failed(stopped)
+        with given_or_own(exporter, run.pipeline.source.dsn) as exports, work.run.guarded() as run:
+            work = replace(work, run=run)
+            chunked, errors = chunked_tables(work, large_tables(work))
+            others = tuple(name for name in work.names if name not in {*errors, *(each.name for each in chunked)})
+            snapshots = _at_one_lsn(replace(work, names=others), exports) if others else ()
+            _forget_chunks(run, snapshots)
+            pace = Pace(run.pipeline.snapshot.bytes_per_second, time.monotonic() + exports.patience.reading)
+            snapshots += tuple(snapshot_in_chunks(table, pace) for table in chunked)
     return (*snapshots, *_failed({**errors, **stopped}))
 
 

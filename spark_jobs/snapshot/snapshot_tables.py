@@ -20,8 +20,7 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import forget
 from spark_jobs.lake.table_state import TableState, records_of
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connections
-from spark_jobs.postgres.connection import Connection, conninfo
+from spark_jobs.postgres.connection import Connection
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
@@ -102,10 +101,9 @@ def snapshot_tables(
     with (
         read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, work.run.progress) as reading,
         ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
-        bulk_connections(conninfo(work.pipeline.source.dsn)) as connect,
         range_threads(local_cores(work.pipeline.spark)) as threads,
     ):
-        running = {pool.submit(_snapshot_table, table, reads[table.name], threads, connect) for table in tables}
+        running = {pool.submit(_snapshot_table, table, reads[table.name], threads) for table in tables}
         with cancelled_on_error(running):
             for snapshot in (future.result() for future in as_they_end(running, reading)):
                 done[snapshot.name] = snapshot
@@ -115,14 +113,12 @@ def snapshot_tables(
     return tuple(done[name] for name in work.names)
 
 
-def _snapshot_table(
-    table: PlannedTable, read: TableRead | CdcError, threads: RangeThreads, connect: BulkConnect
-) -> TableSnapshot:
-    """``threads`` read the table if this process reads it itself, in the sessions of ``connect``."""
+def _snapshot_table(table: PlannedTable, read: TableRead | CdcError, threads: RangeThreads) -> TableSnapshot:
+    """``threads`` read the table if this process reads it itself."""
     try:
         if isinstance(read, CdcError):
             raise read
-        return write_snapshot(table, read, _ExportedRows(table, read, threads, connect))
+        return write_snapshot(table, read, _ExportedRows(table, read, threads))
     except CdcError as error:
         facts = table.seen.facts
         return TableSnapshot(table.name, table.exported.lsn, facts.relid if facts else 0, error=error)
@@ -152,7 +148,6 @@ class _ExportedRows:
     table: PlannedTable
     read: TableRead
     threads: RangeThreads
-    connect: BulkConnect
 
     def target(self, provenance: Provenance, before: TableState | None) -> WholeTable | None:
         table = self.table
@@ -168,7 +163,7 @@ class _ExportedRows:
         table = self.table
         if target.keeps == "some":
             return self._with_past(target)
-        reader = self.read.task_reader(table.source(self.connect))
+        reader = self.read.task_reader(table.source)
 
         noted: dict[int, MisfitsRead] = {}
 
@@ -184,7 +179,7 @@ class _ExportedRows:
     def _with_past(self, target: WholeTable) -> WrittenFiles | None:
         """With the table's past rows, in memory."""
         table, read = self.table, MisfitsRead()
-        rows = self.read.values_on_driver(table.source(self.connect), read.note)
+        rows = self.read.values_on_driver(table.source, read.note)
         table_rows = None if rows is None else target.held(table.work.pipeline.writes)
         if rows is None or table_rows is None:
             return None

@@ -13,6 +13,7 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.drop_mark import landed_end
+from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.qualified_name import QualifiedName
@@ -33,12 +34,13 @@ class SnapshotWork:
     ``reasons``: why, for automatic snapshots: a change that cannot be followed in place, or a break in the log.
     ``asked``: somebody wants these tables as they are now; otherwise changes of columns that the configuration refuses
     are refused here too. ``chunk_bytes``: the tables are read in chunks of about so many bytes, each in a snapshot of
-    its own; None: in one exported snapshot.
+    its own; None: in one exported snapshot. ``connect``: opens the sessions in which this process reads them.
     """
 
     run: Run
     names: tuple[QualifiedName, ...]
     checkpoint: WindowMarker
+    connect: BulkConnect
     reasons: Mapping[QualifiedName, str] = field(default_factory=dict)
     asked: bool = True
     chunk_bytes: int | None = None
@@ -54,7 +56,12 @@ class SnapshotWork:
 
 
 def wanted_snapshots(
-    run: Run, names: Sequence[QualifiedName] | None, reasons: Mapping[QualifiedName, str] | None, *, asked: bool
+    run: Run,
+    connect: BulkConnect,
+    names: Sequence[QualifiedName] | None,
+    reasons: Mapping[QualifiedName, str] | None,
+    *,
+    asked: bool,
 ) -> tuple[SnapshotWork, Mapping[QualifiedName, CdcError]]:
     """The snapshots to take of ``names``, by default all followed tables, up to the log's last window; and the errors
     of tables that cannot be followed. ``reasons``: why, for tables whose snapshot is automatic.
@@ -79,7 +86,7 @@ def wanted_snapshots(
         require_withheld(connection, pipeline)
         if masked := MaskedNow.of(connection, pipeline):
             masked.since(last_look(log, checkpoint), log, checkpoint)
-    return SnapshotWork(run.of(pipeline), table_names, checkpoint, reasons or {}, asked), stopped
+    return SnapshotWork(run.of(pipeline), table_names, checkpoint, connect, reasons or {}, asked), stopped
 
 
 def require_same_server(work: SnapshotWork) -> None:

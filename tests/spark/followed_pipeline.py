@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.postgres.bulk_read import bulk_connection
+from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.mode_columns import ended_column, own_columns
@@ -69,7 +72,8 @@ class Followed:
     def snapshot(self, *names: QualifiedName) -> tuple[TableSnapshot, ...]:
         last = self.markers[-1]
         run = self.run.of(replace(self.pipeline, merge_engine="auto"))  # quicker than by Spark
-        work = SnapshotWork(run, names or self.names, last)
+        connect = partial(bulk_connection, conninfo(self.pipeline.source.dsn))
+        work = SnapshotWork(run, names or self.names, last, connect)
         with exported_snapshot(self.pipeline.source.dsn) as (exported, connection):
             return snapshot_tables(work, exported, connection)
 

@@ -78,7 +78,7 @@ class Adoption:
                 count += rows.num_rows
                 progress(Step("adopt", f"{self.chunked.name}: {self.copy.path}", count, None, "rows"))
 
-    def reader(self, connect: BulkConnect, pace: Pace) -> TaskReader:
+    def reader(self, pace: Pace) -> TaskReader:
         """Reads of a chunk the rows that differ, and records which rows of the copy do not. The source reads the whole
         chunk for it, and ``pace`` counts that."""
         chunked, copied = self.chunked, self.rows
@@ -95,7 +95,7 @@ class Adoption:
                         yield from reader
             chunked.record.adopt(number, same)
 
-        return chunked.read.task_reader(replace(chunked.table.source(connect), read=read_differing))
+        return chunked.read.task_reader(replace(chunked.table.source, read=read_differing))
 
     def _compared(
         self, connection: dbapi.Connection, copied: CopiedRows, number: int, label: str

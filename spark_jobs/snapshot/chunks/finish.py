@@ -30,7 +30,6 @@ from spark_jobs.errors import (
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import wait_until_flushed
 from spark_jobs.run import Run
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 
 
-def finished(chunked: ChunkedTable, done: ReadSoFar, connect: BulkConnect) -> TableSnapshot:
+def finished(chunked: ChunkedTable, done: ReadSoFar) -> TableSnapshot:
     """The table's new snapshot. Raises VoidPlanError if the table must be read from the start, and what capturing,
     reading, decoding and writing raise; then what is read stays."""
     work, read, plan = chunked.work, chunked.read, chunked.plan
@@ -83,7 +82,7 @@ def finished(chunked: ChunkedTable, done: ReadSoFar, connect: BulkConnect) -> Ta
             done = chunked.read_into(files, done.first_window, misfits)
             return _written(chunked, replace(table, began=plan.began), done)
         with as_planned(chunked):
-            by_key = _read_by_key(chunked, unknown, connect)
+            by_key = _read_by_key(chunked, unknown)
         files, misfits = (*files, *by_key.actions), Misfits.all_of((misfits, by_key.misfits))
         log = ChangeLog(work.pipeline.lake.change_log)
         first = transactions.first_window_unseen(log, read.shape.relid, last.ordinal)
@@ -185,12 +184,12 @@ def _parts(whole: TableRange) -> Iterator[TableRange]:
         yield replace(whole, markers=tuple(waiting))
 
 
-def _read_by_key(chunked: ChunkedTable, keys: pa.Table, connect: BulkConnect) -> WrittenFiles:
+def _read_by_key(chunked: ChunkedTable, keys: pa.Table) -> WrittenFiles:
     """The rows with these keys, as they are now."""
     with connected(chunked.work.pipeline.source.dsn) as connection:
         queries = tuple(queries_by_key(connection, chunked.table, chunked.read, keys))
     read = replace(chunked.read, tasks=(queries,))
-    reader, noted = read.task_reader(chunked.table.source(connect)), MisfitsRead()
+    reader, noted = read.task_reader(chunked.table.source), MisfitsRead()
     return replace(chunked.staged.write(reader(0, noted.note)), misfits=noted.found)
 
 

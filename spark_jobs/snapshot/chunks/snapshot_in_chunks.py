@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.errors import CdcError, SnapshotGoesOnError
-from spark_jobs.postgres.bulk_read import BulkConnect
 from spark_jobs.progress import Step
 from spark_jobs.snapshot.chunks.adoption import Adoption, void_if_changed
 from spark_jobs.snapshot.chunks.chunk_readers import (
@@ -33,10 +32,10 @@ from spark_jobs.writers.whole_table import WrittenFiles
 _log = logging.getLogger(__name__)
 
 
-def snapshot_in_chunks(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> TableSnapshot:
+def snapshot_in_chunks(chunked: ChunkedTable, pace: Pace) -> TableSnapshot:
     while True:
         try:
-            return _read_on(chunked, pace, connect)
+            return _read_on(chunked, pace)
         except VoidPlanError as void:
             _log.warning("%s is read from the start: %s", chunked.name, void)
             chunked.record.void(chunked.plan)
@@ -55,7 +54,7 @@ def snapshot_in_chunks(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) 
         chunked = again[0]
 
 
-def _read_on(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> TableSnapshot:
+def _read_on(chunked: ChunkedTable, pace: Pace) -> TableSnapshot:
     """Read chunks until all are read or the time is over. Raises SnapshotGoesOnError in the second case."""
     work, table = chunked.work, chunked.table
     with work.run.guard.table(chunked.name):
@@ -63,15 +62,15 @@ def _read_on(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> TableSn
             table.require_accepted(chunked.read, before)
         require_same_server(work)
         chunked.keep_plan()
-        done = _converted(chunked, _all_read(chunked, pace, connect))
-    return finished(chunked, done, connect)
+        done = _converted(chunked, _all_read(chunked, pace))
+    return finished(chunked, done)
 
 
-def _all_read(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> ReadSoFar:
+def _all_read(chunked: ChunkedTable, pace: Pace) -> ReadSoFar:
     """Read what is missing. Raises SnapshotGoesOnError if the time is over before all is read."""
     plan, record = chunked.plan, chunked.record
     while True:
-        _read_pieces(chunked, pace, connect)
+        _read_pieces(chunked, pace)
         if left := len(record.unread(plan)):
             so_far = f"; query those in {chunked.staged.folder}" if chunked.is_partial else ""
             raise SnapshotGoesOnError(
@@ -111,17 +110,17 @@ def _converted(chunked: ChunkedTable, done: ReadSoFar) -> ReadSoFar:
     return done
 
 
-def _read_pieces(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> None:
+def _read_pieces(chunked: ChunkedTable, pace: Pace) -> None:
     plan, record = chunked.plan, chunked.record
     unread = record.unread(plan)
     chunks = [number for number in unread if number < len(plan.chunks)]
     if not (plan.adopted and unread):
-        with _reader(chunked, pace, connect) as read:
+        with _reader(chunked, pace) as read:
             _read(chunked, chunks, read, pace)
         return
     with void_if_changed(chunked):
         adoption = Adoption.of(chunked)
-        _read(chunked, chunks, read_on_driver(adoption.reader(connect, pace), chunked.staged, pace), pace)
+        _read(chunked, chunks, read_on_driver(adoption.reader(pace), chunked.staged, pace), pace)
         if record.unread(plan) == (len(plan.chunks),):
             record.add(plan, len(plan.chunks), adoption.write())
             adoption.forget()
@@ -150,12 +149,11 @@ def _read(chunked: ChunkedTable, numbers: Sequence[int], read: ChunkReader, pace
 
 
 @contextmanager
-def _reader(chunked: ChunkedTable, pace: Pace, connect: BulkConnect) -> Iterator[ChunkReader]:
+def _reader(chunked: ChunkedTable, pace: Pace) -> Iterator[ChunkReader]:
     pipeline = chunked.work.pipeline
     # files of executors have other names of columns than the table's own, which this process writes
     if runs_on_driver(pipeline.spark) or chunked.plan.columns.writer == "deltalake":
-        reader = chunked.read.task_reader(chunked.table.source(connect))
-        yield read_on_driver(reader, chunked.staged, pace)
+        yield read_on_driver(chunked.read.task_reader(chunked.table.source), chunked.staged, pace)
         return
     with isolated_session(chunked.work.run.spark(), {}) as own:
         yield read_on_executors(own, chunked, pace)
