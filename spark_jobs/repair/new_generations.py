@@ -59,9 +59,7 @@ class NewGenerations:
         return NewGenerations((*self.modes, *later.modes), (*earlier, *later.snapshots))
 
 
-def begin_generations(
-    run: Run, wanted: Mapping[QualifiedName, str], exporter: Exporter | None = None
-) -> NewGenerations:
+def begin_generations(run: Run, wanted: Mapping[QualifiedName, str], exporter: Exporter) -> NewGenerations:
     """Begin a generation for each of the tables that are ``wanted``, each with the reason why it must be read from the
     source, empty if there is none. Without a reason, a table that is in another mode than configured is rebuilt without
     the source; if that is not possible, and for all other tables, a snapshot is taken.

@@ -30,7 +30,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.repair.region_plan import RegionPlan, TablesSeen
 from spark_jobs.run import Run
 from spark_jobs.snapshot.export import ExportedSnapshot
-from spark_jobs.snapshot.exporter import Exporter, given_or_own
+from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.tables.catalogue_changes import regions_changed
 from spark_jobs.tables.followed_tables import watched_tables
 
@@ -53,9 +53,7 @@ class PartitionsReport:
         return next((table for table in self.tables if table.name == before.name), before)
 
 
-def read_partitions(
-    run: Run, outcomes: Iterable[TableApplied], *, exporter: Exporter | None = None
-) -> PartitionsReport:
+def read_partitions(run: Run, outcomes: Iterable[TableApplied], exporter: Exporter) -> PartitionsReport:
     """Bring tables that stopped only because partitions were attached or removed to the LSN of a new exported snapshot,
     from which just these partitions are read. With ``on_rewrite: error`` all tables remain stopped.
 
@@ -66,10 +64,10 @@ def read_partitions(
     stopped = {outcome.name: outcome for outcome in outcomes if _may_be_read_alone(pipeline, outcome)}
     if pipeline.on_rewrite == "error" or not stopped:
         return PartitionsReport()
-    with given_or_own(exporter, pipeline.source.dsn) as exports, run.guarded() as run:
+    with run.guarded() as run:
         landed: list[WindowMarker] = []
         try:
-            done = _read(run, stopped, exports, landed)
+            done = _read(run, stopped, exporter, landed)
         except CdcError as error:
             done = [_stopped(outcome, error) for outcome in stopped.values()]
     tried = (table for table in done if not isinstance(table.error, _READ_WHOLE))

@@ -40,7 +40,7 @@ def repair(
 ) -> Repaired:
     """``outcomes``: results of applying, of which those without an error are ignored. ``waiting``: tables whose
     snapshot was waiting for an open transaction before, each with its reason; they are begun last."""
-    partly = read_partitions(run, outcomes, exporter=exporter)
+    partly = read_partitions(run, outcomes, exporter)
     since = tuple(partly.outcome(outcome) for outcome in outcomes)
     again = {**tables_to_read_again(run.pipeline, since), **(waiting or {})}
     return Repaired(partly, _begun(run, exporter, again))

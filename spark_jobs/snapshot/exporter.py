@@ -12,7 +12,7 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from math import inf
 from types import TracebackType
@@ -183,11 +183,6 @@ class Exporter:
             f"no snapshot can be exported while the transaction {self.waits_for}, has not ended",
             hint=f"end it, if it was forgotten: {self.waits_for.way_to_end}",
         )
-
-
-def given_or_own(exporter: Exporter | None, dsn: SecretStr) -> AbstractContextManager[Exporter]:
-    """The caller's exporter, which stays open afterwards; without one, a new one that is closed afterwards."""
-    return nullcontext(exporter) if exporter is not None else Exporter(dsn)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from spark_jobs.errors import CdcError, SnapshotWaitsError
@@ -15,7 +16,7 @@ from spark_jobs.snapshot.chunks.chunk_readers import Pace
 from spark_jobs.snapshot.chunks.chunked_table import chunked_tables, large_tables
 from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
 from spark_jobs.snapshot.chunks.snapshot_in_chunks import snapshot_in_chunks
-from spark_jobs.snapshot.exporter import Exporter, given_or_own
+from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, cuts_forgotten, snapshot_tables
 from spark_jobs.snapshot.snapshot_work import SnapshotWork, require_same_server, wanted_snapshots
 
@@ -42,7 +43,8 @@ def snapshot(
         work, stopped = wanted_snapshots(run, connect, names, reasons, asked=asked)
         if not work.names:
             return _failed(stopped)
-        with given_or_own(exporter, run.pipeline.source.dsn) as exports, work.run.guarded() as run:
+        own = Exporter(run.pipeline.source.dsn) if exporter is None else nullcontext(exporter)
+        with own as exports, work.run.guarded() as run:
             work = replace(work, run=run)
             chunked, errors = chunked_tables(work, large_tables(work))
             others = tuple(name for name in work.names if name not in {*errors, *(each.name for each in chunked)})

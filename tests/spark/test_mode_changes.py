@@ -16,6 +16,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.repair.new_generations import begin_generations
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.run import Run
+from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.table_mode import Mode
 from tests.at_night import at_night
 from tests.fixtures.servers import Database
@@ -92,7 +93,8 @@ def test_the_commit_and_the_cut_tell_of_it(item: Item, tmp_path: Path) -> None:
     item.run(CHANGES)
     item.sync("mirror")
     before, cut = item.state, latest_cut(item.pipeline.lake)
-    (changed,) = begin_generations(Run(item.in_mode("history"), lambda: item.spark), {ITEM: ""}).modes
+    run = Run(item.in_mode("history"), lambda: item.spark)
+    (changed,) = begin_generations(run, {ITEM: ""}, Exporter(run.pipeline.source.dsn)).modes
     assert cut is not None
     told = item.spark.sql(f"DESCRIBE HISTORY delta.`{item.path}` LIMIT 1").collect()[0]["userMetadata"]
     assert json.loads(told)["mode_changed"] == {

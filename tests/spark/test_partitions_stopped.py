@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +20,7 @@ from spark_jobs.errors import OvertakenError
 from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.postgres.write_guard import WriteGuard
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.repair.read_partitions import read_partitions
+from spark_jobs.repair.read_partitions import PartitionsReport, read_partitions
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import sync
@@ -92,6 +92,11 @@ def test_killed_before_and_behind_the_commit(returned: Followed, tmp_path: Path,
     assert not [file for file in staged if file.exists()]
 
 
+def read_again(run: Run, outcomes: Sequence[TableApplied]) -> PartitionsReport:
+    with Exporter(run.pipeline.source.dsn) as exporter:
+        return read_partitions(run, outcomes, exporter)
+
+
 def stopped(followed: Followed) -> tuple[TableApplied, ...]:
     capture(followed.pipeline)
     return apply(Run(followed.pipeline, lambda: followed.spark)).tables
@@ -107,10 +112,10 @@ def test_one_that_is_overtaken_writes_nothing(
     outcomes = stopped(returned)
     with ThreadPoolExecutor(1) as pool:
         lost = WriteGuard("", lambda: None)
-        orphan = pool.submit(read_partitions, Run(returned.pipeline, lambda: held, lost), outcomes)
+        orphan = pool.submit(read_again, Run(returned.pipeline, lambda: held, lost), outcomes)
         gate.wait_for(1)
         returned.database.execute("INSERT INTO t VALUES (120, 'late')")
-        report = read_partitions(Run(returned.pipeline, lambda: returned.spark), stopped(returned))
+        report = read_again(Run(returned.pipeline, lambda: returned.spark), stopped(returned))
         assert [table.outcome for table in report.tables] == ["applied"]
         assert_once(returned)
         gate.open()
@@ -135,12 +140,12 @@ def test_windows_across_the_snapshot_cost_another_attempt(returned: Followed, mo
     outcomes = stopped(returned)
     with monkeypatch.context() as patched:
         patched.setattr(Exporter, "exported", crossed)
-        report = read_partitions(Run(returned.pipeline, lambda: returned.spark), outcomes)
+        report = read_again(Run(returned.pipeline, lambda: returned.spark), outcomes)
         assert [table.outcome for table in report.tables] == ["applied"]
         assert_once(returned)
         # again and again: the table is left for the next run, and not read whole
         returned.database.execute("DROP TABLE t_2")
-        report = read_partitions(Run(returned.pipeline, lambda: returned.spark), stopped(returned))
+        report = read_again(Run(returned.pipeline, lambda: returned.spark), stopped(returned))
     (left,) = report.tables
     assert isinstance(left.error, OvertakenError)
     assert "was detached or dropped" in left.error.what
@@ -168,7 +173,7 @@ def test_a_table_that_is_altered_while_it_is_read(returned: Followed, look: str)
 
     outcomes = stopped(returned)
     before, _ = returned.lake_rows(T)
-    report = read_partitions(Run(returned.pipeline, lambda: returned.spark, capturing=altered()), outcomes)
+    report = read_again(Run(returned.pipeline, lambda: returned.spark, capturing=altered()), outcomes)
     assert report.tables == (), "a new snapshot of all of it is due"
     assert returned.lake_rows(T)[0] == before
     assert sync(returned.pipeline, lambda: returned.spark).errors == ()
