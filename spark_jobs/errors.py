@@ -64,6 +64,14 @@ def new_snapshot(table: object = "schema.table") -> str:
     return f"take a new snapshot of this table: postgres-cdc snapshot --table '{quoted}'"
 
 
+def corrected_value(table: str) -> str:
+    """The hint for a value of ``table`` that the lake cannot hold. A mirror needs only a row's last values."""
+    return (
+        "correct the row at the source, and sync again. In modes that keep what has been, the old value counts, too:"
+        f" then {new_snapshot(table)}"
+    )
+
+
 class CdcError(Exception):
     """Something a user has to know: ``what`` happened, and in ``hint`` what to do."""
 

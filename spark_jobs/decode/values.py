@@ -23,7 +23,7 @@ from spark_jobs.decode.fitted_decimal import fitted_decimals
 from spark_jobs.decode.hexadecimal import hex_to_bytes, uuid_to_bytes
 from spark_jobs.decode.json_numbers import with_other_numbers
 from spark_jobs.decode.text_column import TextColumn, mask_where
-from spark_jobs.errors import DecodeError, UnrepresentableError, new_snapshot
+from spark_jobs.errors import DecodeError, UnrepresentableError, corrected_value
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
@@ -73,9 +73,9 @@ def cast_text(
         # from None: Arrow's message quotes the value
         if not text.is_utf_8:
             raise DecodeError(
-                f"{table} column {name}: a text is not UTF-8, which this SQL_ASCII database does not require",
-                hint="correct it at the source, and sync again: the corrected value is what counts. In modes that keep"
-                f" each version, {new_snapshot(table)}",
+                f"{table} column {name}: a text is not UTF-8, as may be in an SQL_ASCII database, or where PostgreSQL"
+                ' 14 prints a "char" above 127 in an array or a row',
+                hint=corrected_value(table),
             ) from None
         raise DecodeError(
             f"{table} column {name}: not PostgreSQL's text of {lake_type.sql}",
@@ -130,7 +130,7 @@ def settled(
         raise UnrepresentableError(
             f"{table} column {name}: {parsed.reason}, in {int(lost.sum())} of {len(parsed.values)} values",
             hint='set on_unrepresentable: "null" to store null instead, or clamp for the nearest value; in a key column'
-            " neither applies: correct the row at the source, and sync again",
+            f" neither applies: {corrected_value(table)}",
         )
     beyond = text_of(lost)
     values = _nearest(parsed, beyond, lake_type) if on_unrepresentable == "clamp" else parsed.values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from spark_jobs.column_options import ChosenType, ColumnOptions
+from spark_jobs.column_options import ChosenType, ColumnOptions, OnUnrepresentable
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType, lake_type
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts, TypeFacts
 from spark_jobs.schema.wire_type import Family, wire_type
@@ -18,7 +18,8 @@ def with_options(facts: RelationFacts, options: ColumnOptions) -> RelationFacts:
     """``facts`` with the types and policies that the configuration chooses for columns. Choices that are impossible, or
     for columns that do not exist, are ignored: ``table_faults.option_fault`` reports these."""
     chosen = dict(options.types.columns)
-    policies = {name: policy for name, policy in options.policies if name not in facts.key}
+    # a key without its value names no row, so in each mode a value that does not fit is an error in a key column
+    policies: dict[str, OnUnrepresentable] = {**dict(options.policies), **dict.fromkeys(facts.key, "error")}
 
     def column(source: ColumnFacts) -> ColumnFacts:
         choice = chosen.get(source.attname)

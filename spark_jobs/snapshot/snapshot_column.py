@@ -8,6 +8,7 @@ from enum import Enum
 import pyarrow as pa
 
 from spark_jobs.decode.binary.cast import cast_binary
+from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.masked_text import masked_text
 from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType
@@ -68,16 +69,10 @@ class SnapshotColumn:
         """The values of ``read`` as ``lake_type.arrow``, with nulls and errors as ``cast_text`` has them."""
         if self.mask is not None:
             return Fitted(masked_text(read, self.mask))
-        policy = self.on_unrepresentable
+        policy, wire = self.on_unrepresentable, wire_type(self.base_typid)
         if self.form is ReadForm.NATIVE and self.lake_type.kind is not LakeKind.STRING:  # text may not be UTF-8
             return Fitted(read)
         if self.form is ReadForm.BINARY:
-            return cast_binary(
-                read,
-                wire_type(self.base_typid),
-                self.lake_type,
-                name=self.name,
-                table=table,
-                on_unrepresentable=policy,
-            )
+            return cast_binary(read, wire, self.lake_type, name=self.name, table=table, on_unrepresentable=policy)
+        read = as_printed_since_15(read, wire)
         return cast_text(read, self.lake_type, name=self.name, table=table, on_unrepresentable=policy)

@@ -124,14 +124,7 @@ class TableRead:
         shape = TableShape.of(described, name=name, stored=sent is not None)
         shape, differing = shape_in_lake(shape, ignored)
         by_name = {column.attname: column for column in facts.columns}
-        # a null key would match nothing, so on_unrepresentable does not apply to key columns
-        columns = tuple(
-            replace(
-                snapshot_column(by_name[column.name], mask),
-                on_unrepresentable="error" if column.key else column.on_unrepresentable,
-            )
-            for column in shape.columns
-        )
+        columns = tuple(snapshot_column(by_name[column.name], mask) for column in shape.columns)
         names = [column.name for column in columns]
         row_filter = sent.row_filter if sent is not None else ""
         queries = [range_query(facts, part, names, row_filter, applied=applied) for part in ranges]

@@ -66,4 +66,4 @@ def assert_stopped(pipeline: Pipeline, table: str) -> None:
     (error,) = sync(pipeline, no_spark).errors
     assert f"public.{table}" in error.what
     assert "UTF-8" in error.what
-    assert "correct it at the source" in error.hint
+    assert "correct the row at the source" in error.hint

@@ -25,7 +25,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.misfits import MOST_RECORDS
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import snapshot
+from spark_jobs.sync import snapshot, sync
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.held_rows import held_rows
 from tests.apply.replaced_values import (
@@ -41,6 +41,7 @@ from tests.apply.replaced_values import (
     rows,
     state_of,
 )
+from tests.apply.several_modes import in_modes
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -230,3 +231,26 @@ def test_a_large_table_has_records_of_its_chunks_and_of_changes_meanwhile(databa
     expected = {str(number) for number in (1000, 2000, 3000, 4000, 7, 9001)}
     assert {json.loads(key or "")["id"] for key, *_ in found} == expected
     assert counts(large.pipeline, "public.big") == {"day": len(found)}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["snapshot", "changes"])
+def test_a_key_that_does_not_fit_stops_each_mode(database: Database, tmp_path: Path, first: bool) -> None:
+    """Whatever the policy, and the hint says what ends it."""
+    database.execute("CREATE TABLE k (day date PRIMARY KEY, n int)")
+    made = replace(pipeline_of(database, tmp_path / "lake"), on_unrepresentable="null")
+    pipeline = replace(made, tables=in_modes(QualifiedName("public", "k"), *MODES))
+    if not first:
+        synced_without_spark(pipeline)
+    database.execute("INSERT INTO k VALUES ('infinity', 1)")
+    errors = sync(pipeline, no_spark).errors
+    assert [error.what.count("column day: infinity") for error in errors] == [1, 1, 1, 1]
+    database.execute("UPDATE k SET day = '2024-01-01'")
+    errors = sync(pipeline, no_spark).errors
+    if not first:
+        assert [error.hint.rpartition("--table ")[2] for error in errors] == [f"'public.k__{m}'" for m in MODES[1:]]
+        assert all(done.error is None for done in snapshot(Run(pipeline, no_spark)))
+    synced_without_spark(pipeline)
+    assert {table.verdict for table in verify(pipeline, no_spark).tables} == {"equal"}
+    assert rows(pipeline) == []
+    changes = held_rows(DeltaTable(pipeline.lake.table(QualifiedName("public", "k__append"))))
+    assert changes.column("day").null_count == 0

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.decode.binary.cast import text_of_binary
+from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.columnar import DELETE, INSERT, UPDATE
 from spark_jobs.decode.gather import gather
 from spark_jobs.decode.ordered_changes import OrderedChanges
@@ -212,11 +213,14 @@ def _key_text(ordered: OrderedChanges, column: int, slots: np.ndarray, *, old: b
     spans = _key_spans(ordered, column, slots, np.full(len(slots), old))
     lake_column = ordered.shape.columns[column]
 
+    def printed(values: pa.Array) -> Fitted:
+        return Fitted(as_printed_since_15(values, lake_column.binary_type))
+
     def rendered(values: pa.Array) -> Fitted:
         name, table = lake_column.name, str(ordered.shape.name)
         return Fitted(text_of_binary(values, lake_column.binary_type, name=name, table=table))
 
-    text = spans.cast(ordered.changes.data, Fitted, rendered, pa.binary()).values
+    text = spans.cast(ordered.changes.data, printed, rendered, pa.binary()).values
     if lake_column.lake_type.kind in _FLOATS and len(text):
         # 0 and -0 are the same key to PostgreSQL and to MERGE
         text = pc.if_else(pc.equal(text, b"-0"), pa.scalar(b"0", pa.binary()), text)

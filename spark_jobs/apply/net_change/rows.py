@@ -13,9 +13,10 @@ from spark_jobs.apply.net_change.actions import Actions, Spans
 from spark_jobs.apply.net_change.carry import Carried, Carry, has_unchanged, known_spans
 from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.decode.binary.cast import cast_binary
+from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
+from spark_jobs.decode.values import Fitted, cast_text
 from spark_jobs.errors import DecodeError, NeedsSnapshotError, UnrepresentableError
 from spark_jobs.schema.net_columns import (
     DELETE,
@@ -198,25 +199,20 @@ class _Outcome:
         return self._carry.column(index, puts)
 
     def _key(self, index: int, actions: np.ndarray, from_old: np.ndarray) -> Fitted:
-        # a null in a key would match no row, so the policy does not apply to keys
-        spans = self._actions.key_spans(index, actions, from_old)
-        return typed_values(self._actions.ordered, index, spans, "error")
+        return typed_values(self._actions.ordered, index, self._actions.key_spans(index, actions, from_old))
 
 
-def typed_values(
-    ordered: OrderedChanges, index: int, spans: Spans, on_unrepresentable: OnUnrepresentable | None = None
-) -> Fitted:
-    """The values of one column in its lake type, by its own policy or this one. Raises DecodeError,
-    UnrepresentableError."""
+def typed_values(ordered: OrderedChanges, index: int, spans: Spans) -> Fitted:
+    """The values of one column in its lake type. Raises DecodeError, UnrepresentableError."""
     column = ordered.shape.columns[index]
     name, table, to = column.name, str(ordered.shape.name), column.lake_type
-    policy = on_unrepresentable or column.on_unrepresentable
+    policy, binary_type = column.on_unrepresentable, column.binary_type
 
     def in_text(values: pa.Array) -> Fitted:
+        values = as_printed_since_15(values, binary_type)
         return cast_text(values, to, name=name, table=table, on_unrepresentable=policy)
 
     def in_binary(values: pa.Array) -> Fitted:
-        binary_type = column.binary_type
         return cast_binary(values, binary_type, to, name=name, table=table, on_unrepresentable=policy)
 
     try:

@@ -84,7 +84,7 @@ def versioned_text(cursor: Cursor) -> str:
 
 
 def char_text(cursor: Cursor) -> str:
-    r"""One byte; above 127 it is ``\ooo``, as PostgreSQL 16 and later print it. Earlier servers print no valid text."""
+    r"""One byte; above 127 it is ``\ooo``, as PostgreSQL 15 and later print it."""
     byte = cursor.uint8("char")
     if byte > 127:
         return f"\\{byte:03o}"
