@@ -34,6 +34,7 @@ from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database
+from tests.spark.crash_here import Crash, crash
 from tests.spark.followed_pipeline import Followed
 
 if TYPE_CHECKING:
@@ -405,8 +406,16 @@ CHANGES = (
 
 @pytest.mark.parametrize("mode", ["mirror", "soft_delete", "history"])
 @pytest.mark.parametrize("truncates", [False, True])
+@pytest.mark.parametrize("dies", [False, True], ids=["", "killed between two commits"])
 def test_a_range_that_is_not_small_is_applied_a_few_windows_at_a_time(
-    spark: SparkSession, database: Database, tmp_path: Path, mode: Mode, *, truncates: bool
+    spark: SparkSession,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: Mode,
+    *,
+    truncates: bool,
+    dies: bool,
 ) -> None:
     database.execute(
         "CREATE TABLE item (id int PRIMARY KEY, v text, doc text, amount numeric(38,4), x float8)",
@@ -418,8 +427,14 @@ def test_a_range_that_is_not_small_is_applied_a_few_windows_at_a_time(
     followed = _in_small_windows(Followed(spark, database, pipeline, (name,)), WriteLimits())
     changes = (*CHANGES, "TRUNCATE item", *CHANGES[2:4]) if truncates else CHANGES
     database.execute(*changes)
+    if dies:
+        with monkeypatch.context() as patched:
+            patched.setattr(TableRange, "beyond", crash)
+            with pytest.raises(Crash):
+                synced(followed.pipeline)
     (applied,) = synced(followed.pipeline).tables
-    assert (applied.engine, applied.changes.inserts) == ("deltalake", 2 if truncates else 1)
+    assert applied.engine == "deltalake"
+    assert dies or applied.changes.inserts == (2 if truncates else 1)
     commits = DeltaTable(followed.pipeline.lake.table(applied.name)).history()
     assert len(commits) > 2, "the snapshot and one commit"
     followed.assert_equal()
