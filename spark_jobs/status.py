@@ -321,7 +321,7 @@ def _messages_status(ledger: Ledger | None, flushed: Lsn | None) -> MessagesStat
 
 
 def _changes(marker: WindowMarker, relation: QualifiedName) -> int:
-    return sum(counts.changes.total for counts in marker.relations if counts.name == relation)
+    return sum(counts.changes.total for counts in marker.counts_of(None, relation))
 
 
 def _behind(lsn: Lsn, flushed: Lsn | None) -> int | None:

@@ -60,16 +60,16 @@ class TableRange:
     def concerns_table(self) -> bool:
         """Whether these windows hold anything about the table. Raises SchemaChangeError when the snapshotted table was
         renamed, or when another table now has its name."""
+        counted = False
         for marker in self.markers:
-            for counts in marker.relations:
+            for counts in marker.counts_of(self.relid, self.name):
                 if is_of_another(counts, self.name, self.relid):
                     raise another_table(marker, self.name, hint=self._corrected)
-                if counts.relid == self.relid and not self._is_named(counts):
+                if not self._is_named(counts):
                     what = f"{self.name} was renamed, in window {marker.ordinal} ({marker.window})"
                     raise SchemaChangeError(what, hint=self._corrected)
-        relids = {counts.relid for marker in self.markers for counts in marker.relations}
-        relids |= {changed.relid for changed in column_changes_of(self.markers, self.state)}
-        return self.relid in relids
+                counted = True
+        return counted or any(each.relid == self.relid for each in column_changes_of(self.markers, self.state))
 
     @property
     def _corrected(self) -> str:
@@ -204,7 +204,7 @@ class TableRange:
 
     @property
     def _counts(self) -> Iterator[RelationCounts]:
-        return (counts for marker in self.markers for counts in marker.relations if counts.relid == self.relid)
+        return (counts for marker in self.markers for counts in marker.counts_of(self.relid))
 
     def columns_provenance(self, columns: Sequence[str]) -> Provenance:
         """The provenance of a commit that changes only the columns, ahead of the range's own: the table still shows the

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import builtins
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
@@ -205,6 +206,21 @@ class WindowMarker:
     @property
     def changes(self) -> int:
         return sum(relation.changes.total for relation in self.relations)
+
+    def counts_of(self, relid: int | None, name: QualifiedName | None = None) -> tuple[RelationCounts, ...]:
+        """Those of the relations that have this OID or this name, in their order. Each table of a lake asks for its
+        own, so the cost does not depend on how many relations the window changed."""
+        places = {*self._places.get(relid, ()), *self._places.get(name, ())}
+        return tuple(self.relations[place] for place in sorted(places))
+
+    @cached_property
+    def _places(self) -> Mapping[int | QualifiedName | None, list[int]]:
+        """Where in ``relations`` an OID or a name is."""
+        places: dict[int | QualifiedName | None, list[int]] = {}
+        for place, counts in enumerate(self.relations):
+            for key in (counts.relid, counts.name):
+                places.setdefault(key, []).append(place)
+        return places
 
     def to_json(self) -> str:
         fields = asdict(self)

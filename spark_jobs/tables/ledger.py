@@ -180,7 +180,7 @@ def concerns(marker: WindowMarker, state: TableState) -> bool:
     if marker.ordinal <= state.ordinal:
         return False
     name, relid = state.relation, state.relid
-    if any(counts.relid == relid or counts.name == name for counts in marker.relations):
+    if marker.counts_of(relid, name):
         return True
     return tells_of(marker, name, relid) or is_annotated(marker, relid) or bool(unknown_messages(marker, name, relid))
 

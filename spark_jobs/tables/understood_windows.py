@@ -13,7 +13,9 @@ from spark_jobs.qualified_name import QualifiedName
 
 def unknown_messages(marker: WindowMarker, name: QualifiedName, relid: int | None) -> tuple[UnknownMessage, ...]:
     """The messages of the window that may be about the table, by its OID or its name."""
-    relids = {relid, *(counts.relid for counts in marker.relations if counts.name == name)} - {None}
+    if not marker.unknown:
+        return ()
+    relids = {relid, *(counts.relid for counts in marker.counts_of(None, name))} - {None}
     return tuple(message for message in marker.unknown if not message.relids or relids & set(message.relids))
 
 
