@@ -120,6 +120,10 @@ class Cut:
     def table(self, name: QualifiedName) -> TableCut | None:
         return self._by_name.get(name)
 
+    def without_forgotten(self) -> Cut:
+        """As it is read: see ``forget``."""
+        return replace(self, tables=tuple(table for table in self.tables if table.version != _FORGOTTEN))
+
     @cached_property
     def _by_name(self) -> dict[QualifiedName, TableCut]:
         return {table.name: table for table in self.tables}
@@ -176,8 +180,8 @@ def _cut_of(rows: pa.Table) -> Cut | None:
     last = rows.filter(pc.equal(rows.column("cut"), pc.max(rows.column("cut"))))
     # beside it may be tables that an earlier cut lacked
     last = last.filter(pc.equal(last.column("window"), pc.max(last.column("window")))).to_pylist()
-    tables = tuple(_table_cut(row) for row in last if row["version"] != _FORGOTTEN)
-    return Cut(last[0]["cut"], last[0]["window"], Lsn(last[0]["lsn"]), tables)
+    cut = Cut(last[0]["cut"], last[0]["window"], Lsn(last[0]["lsn"]), tuple(map(_table_cut, last)))
+    return cut.without_forgotten()
 
 
 @contextmanager
@@ -292,7 +296,7 @@ def write_cut(
         return latest
     since = [table.after(latest.table(table.name) if latest else None, cut.number) for table in tables]
     cut = replace(cut, tables=tuple(since))
-    _append_rows(lake, opened, _rows(cut, ends), cut.number)
+    _append_rows(lake, opened, _rows(cut, ends), cut)
     return cut
 
 
@@ -313,8 +317,9 @@ def add_to_earlier_cut(lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCu
     if missing:
         number = latest.number + 1
         since = tuple(table.after(table, number) for table in latest.tables)
-        rows = [*_rows(replace(latest, number=number, tables=since)), *_rows(Cut(number, ordinal, lsn, missing), ends)]
-        _append_rows(lake, opened, rows, number)
+        latest = replace(latest, number=number, tables=since)
+        rows = [*_rows(latest), *_rows(Cut(number, ordinal, lsn, missing), ends)]
+        _append_rows(lake, opened, rows, latest)
 
 
 def _rows(cut: Cut, ends: tuple[str, ...] = ()) -> list[dict[str, Any]]:
@@ -340,15 +345,16 @@ def _rows(cut: Cut, ends: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     ]
 
 
-def _append_rows(lake: Lake, opened: TableToWrite | None, rows: list[dict[str, Any]], number: int) -> None:
+def _append_rows(lake: Lake, opened: TableToWrite | None, rows: list[dict[str, Any]], latest: Cut) -> None:
+    """``latest``: the latest cut by then, which is in the rows."""
     with table_errors(f"the cuts at {lake.cuts} cannot be written", hint=_MOVE_AWAY):
-        _append(lake, opened, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), number)
-    compact_in_passing(CountedTable(cut_files(lake), CUTS_LAYOUT), number)
+        _append(lake, opened, pa.Table.from_pylist(rows, schema=CUTS_SCHEMA), latest)
+    compact_in_passing(CountedTable(cut_files(lake), CUTS_LAYOUT), latest.number)
 
 
-def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int) -> None:
+def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, latest: Cut) -> None:
     """Append to the version that the latest cut was read from: a cut written in between makes this fail."""
-    commit = commit_properties(Transaction(_APP_ID, number))
+    commit = commit_properties(Transaction(_APP_ID, latest.number))
     before = set(opened.table.file_uris()) if opened else set()
     conflict = OvertakenError(f"another process has written the cuts at {lake.cuts}", hint="run it again")
     try:
@@ -367,7 +373,7 @@ def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, number: int
                 added = set(opened.table.file_uris()) - before
                 if len(added) == 1:
                     newest = lake.storage.memory(NewestFile)
-                    newest.name, newest.cut = added.pop().rpartition("/")[2], _cut_of(rows)
+                    newest.name, newest.cut = added.pop().rpartition("/")[2], latest.without_forgotten()
                 keep_written(opened, commit)
     except LakeError:
         if opened is None and latest_cut(lake) is not None:  # another process has created them
