@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from spark_jobs.change_log.window_marker import TableChanged, WindowMarker
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import SchemaPolicy
 from spark_jobs.errors import RefusedChangeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
@@ -26,11 +26,10 @@ def accepted_windows(
     if not policy.refused:
         return markers, None
     for place, marker in enumerate(markers):
-        refused = [change for changed in changes_of(marker, state) for change in _refused(_said_of(changed), policy)]
-        if refused:
-            return markers[:place], _refusal(
-                state.name, refused, policy, f"before window {marker.ordinal} ({marker.window})"
-            )
+        said = [what for changed in changes_of(marker, state) for what in (*changed.columns, *changed.reasons)]
+        if refused := list(_refused(said, policy)):
+            where = f"before window {marker.ordinal} ({marker.window})"
+            return markers[:place], _refusal(state.name, refused, policy, where)
     return markers, None
 
 
@@ -74,10 +73,6 @@ def refused_snapshot(state: TableState, policy: SchemaPolicy) -> RefusedChangeEr
 
 def _lost(column: str, policy: SchemaPolicy) -> str:
     return f"a new snapshot would lose column {column}" if policy.drop == "keep" else f"column {column} was dropped"
-
-
-def _said_of(changed: TableChanged) -> Sequence[str]:
-    return (*changed.columns, *changed.reasons)
 
 
 def refused_since(name: QualifiedName, changes: Sequence[str], policy: SchemaPolicy) -> RefusedChangeError | None:
