@@ -14,7 +14,6 @@ from threading import Lock
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from spark_jobs.delta.commit import LogFolder
 from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.transaction_log import last_checkpoint
@@ -70,7 +69,7 @@ def write_checkpoint_if_due(path: Location, table: DeltaTable, version: int, *, 
     checkpoints = path.storage.memory(Checkpoints)
     try:
         if checkpoints.last.get(path, version + 1) > version:  # the first look, or another table is there now
-            known = last_checkpoint(LogFolder.of(path))
+            known = last_checkpoint(path)
             checkpoints.last[path] = 0 if known is None else min(version, known.version)
         commits, interval = version - checkpoints.last[path], _interval(path, table)
         if commits < interval or not checkpoints.is_turn(at_once=at_once or commits >= 2 * interval):

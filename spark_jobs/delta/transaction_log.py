@@ -137,13 +137,13 @@ class LastCheckpoint:
     actions: int
 
 
-def last_checkpoint(folder: LogFolder) -> LastCheckpoint | None:
+def last_checkpoint(table: Location) -> LastCheckpoint | None:
     """The table's last checkpoint, by a file that is only a hint; None if it is missing or damaged.
 
     https://github.com/delta-io/delta/blob/master/PROTOCOL.md#last-checkpoint-file
     """
     try:
-        hint = json.loads(content_of(folder.table / "_delta_log", "_last_checkpoint").to_pybytes())
+        hint = json.loads(content_of(table / "_delta_log", "_last_checkpoint").to_pybytes())
         return LastCheckpoint(int(hint["version"]), int(hint.get("size", 0)))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
@@ -153,7 +153,7 @@ def _commit_near_end(folder: LogFolder, version: int | None) -> Commit | None:
     """The commit of ``version``, seen last, or else of that in ``_last_checkpoint``; None if neither is there."""
     if version is not None and (commit := folder.commit(version)):
         return commit
-    known = last_checkpoint(folder)
+    known = last_checkpoint(folder.table)
     return None if known is None else folder.commit(known.version)
 
 

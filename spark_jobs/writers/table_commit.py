@@ -24,7 +24,7 @@ from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.checkpoints import Checkpoints
-from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, LogFolder, Transaction
+from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, Transaction
 from spark_jobs.delta.commit_errors import commit_errors, overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint, note_version, remove_checksum_of_another
@@ -257,7 +257,7 @@ def _log_partitions(spark: SparkSession, path: Location) -> dict[str, str]:
     if spark.conf.get(LOG_PARTITIONS, None) not in (None, *FEW_LOG_PARTITIONS):
         return {}
     with table_errors(f"{path} cannot be read"):
-        known = last_checkpoint(LogFolder.of(path))
+        known = last_checkpoint(path)
     files = known.actions if known is not None else 0
     return {LOG_PARTITIONS: str(1 + files // _FILES_OF_PARTITION)}
 

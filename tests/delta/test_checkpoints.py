@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY, Checkpoints
-from spark_jobs.delta.commit import LogFolder, Transaction
+from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.transaction_log import last_checkpoint
 from spark_jobs.delta.written_tables import commit_properties, keep_written, open_to_write
 from spark_jobs.storage import Location
@@ -35,7 +35,7 @@ def table_at(path: Location, interval: int | None = CHECKPOINT_INTERVAL) -> Loca
 
 
 def newest_checkpoint(path: Location) -> int:
-    known = last_checkpoint(LogFolder.of(path))
+    known = last_checkpoint(path)
     return 0 if known is None else known.version
 
 

@@ -145,7 +145,7 @@ def test_files_that_are_replaced_in_commits_of_our_own(path: Location) -> None:
         newly_opened = DeltaTable(path)
         assert newly_opened.transaction_version(APP) == newly_opened.version() == number
         assert newly_opened.to_pyarrow_table().column("n").to_pylist() == [number]
-    assert last_checkpoint(LogFolder.of(path)) is not None
+    assert last_checkpoint(path) is not None
 
 
 def test_a_commit_of_our_own_is_refused_if_anybody_has_committed_since(path: Location) -> None:
