@@ -57,8 +57,6 @@ def measure_end_to_end(
         f"{what}: end to end", captured + applied, size.changes, limit / (captured + applied), at_least=at_least
     )
     assert outcome.delta_version is not None
-    log = TransactionLog.open(path, outcome.delta_version)
-    assert log is not None
-    removed = list(next(log.commits()).actions("remove"))
+    removed = list(next(TransactionLog.of_version(path, outcome.delta_version).commits()).actions("remove"))
     mebibytes = sum(each.get("size", 0) for each in removed) / (1 << 20)
     yield Measurement(f"{what}: files read ({len(removed)} of {files})", mebibytes=mebibytes)

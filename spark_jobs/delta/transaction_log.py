@@ -36,11 +36,14 @@ class TransactionLog:
     read: Commit | None = field(default=None, repr=False)  # a commit that was read already, to find the version
 
     @classmethod
-    def open(cls, table: Location, version: int | None = None) -> TransactionLog | None:
-        """The log at the newest version, or at ``version``, which must exist; None if there is no Delta table."""
+    def of_version(cls, table: Location, version: int) -> TransactionLog:
+        """The log at a version that exists."""
+        return cls(LogFolder.of(table), version)
+
+    @classmethod
+    def open(cls, table: Location) -> TransactionLog | None:
+        """The log at the newest version; None if there is no Delta table."""
         folder = LogFolder.of(table)
-        if version is not None:
-            return cls(folder, version)
         near = _commit_near_end(folder, table.storage.memory(NewestVersions).get(table))
         version = _newest_listed(folder) if near is None else _newest_from(folder, near.version)
         if version is None:

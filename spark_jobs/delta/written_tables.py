@@ -78,19 +78,20 @@ def open_to_write(
     was the newest a moment ago, if the caller has just looked; then it may be that one.
     """
     kept = path.storage.memory(WrittenTables).take(path)
-    with table_errors(f"{what} cannot be read", hint=hint):
-        if kept is not None and (new_log := TransactionLog.open(path, newest)) and (log := kept.in_log(new_log)):
-            if log.version > kept.table.version():
-                kept.table.update_incremental()
-            version = int(kept.table.version())
-            write_checkpoint_if_due(path, kept.table, version, at_once=False)
-            return TableToWrite(path, kept.table, log.at(version), is_kept=True)
+    if kept is not None:
+        with table_errors(f"{what} cannot be read", hint=hint):
+            new_log = TransactionLog.open(path) if newest is None else TransactionLog.of_version(path, newest)
+            if new_log is not None and (log := kept.in_log(new_log)):
+                if log.version > kept.table.version():
+                    kept.table.update_incremental()
+                version = int(kept.table.version())
+                write_checkpoint_if_due(path, kept.table, version, at_once=False)
+                return TableToWrite(path, kept.table, log.at(version), is_kept=True)
     table = open_table(path, what, hint=hint)
     if table is None:
         return None
     with table_errors(f"{what} cannot be read", hint=hint):
-        log = TransactionLog.open(path, int(table.version()))
-    return None if log is None else TableToWrite(path, table, log)
+        return TableToWrite(path, table, TransactionLog.of_version(path, int(table.version())))
 
 
 def commit_properties(

@@ -99,6 +99,4 @@ def replace_table(frame: DataFrame, path: str, layout: TableLayout = NO_LAYOUT) 
 def rows_written(path: Location, version: int) -> int:
     """The number of rows that the commit of this version wrote. Another writer may have committed since. Raises OSError
     and ValueError if the commit cannot be read."""
-    log = TransactionLog.open(path, version)
-    assert log is not None, f"{path} has just been committed to"
-    return next(log.commits()).output_rows
+    return next(TransactionLog.of_version(path, version).commits()).output_rows

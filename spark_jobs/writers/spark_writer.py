@@ -172,9 +172,7 @@ def _rewrite(rows: DataFrame, path: Location, net: NetSource, way: WriteWay, ver
 def _check_nothing_undone(path: Location, read: int, committed: int) -> None:
     """Raise LakeError if another writer changed rows between the version ``read`` and the beginning of the transaction
     that made the commit ``committed``: the rewrite has undone that change."""
-    log = TransactionLog.open(path, committed)
-    assert log is not None, f"{path} has just been committed to"
-    commits = log.commits()
+    commits = TransactionLog.of_version(path, committed).commits()
     began = next((int(each["readVersion"]) for each in next(commits).actions("commitInfo")), read)
     for commit in commits:
         if commit.version <= read:

@@ -275,8 +275,7 @@ def committed_version(session: SparkSession, path: Location, provenance: Provena
 def _check_commit(path: Location, newest: int, provenance: Provenance) -> None:
     """``newest``: the version of the commit, or of a compaction that followed it."""
     with table_errors(f"{path} cannot be read"):
-        log = TransactionLog.open(path, newest)
-        for commit in log.commits() if log is not None else ():
+        for commit in TransactionLog.of_version(path, newest).commits():
             if any(txn.app_id == provenance.txn_app_id for txn in commit.transactions):
                 if commit.id == provenance.id:
                     remove_checksum_of_another(path, commit)
