@@ -14,12 +14,15 @@ from datetime import date
 
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.schema.lake_types import LakeKind
-from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, old_key, unchanged, value
+from spark_jobs.schema.mode_columns import mode_columns
+from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, old_key, unchanged, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.causes import MISSING_ROW
 
 # the name of the temporary view that holds the net change: one row per key
 NET_CHANGE = "net_change"
+# and of the one whose rows still lack values that were not sent
+MOVED = "moved_rows"
 
 # types by whose values every reader can skip files, whoever has written the statistics
 RANGED = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT, LakeKind.DATE)
@@ -46,20 +49,18 @@ def ranged_key(shape: TableShape) -> int | None:
     return next((place for place in places if shape.columns[place].lake_type.kind in RANGED), None)
 
 
-def merge_statement(
-    path: str, shape: TableShape, kept: Sequence[int], key_range: KeyRange | None, *, among: str = ""
-) -> str:
+def merge_statement(path: str, columns: NetColumns, key_range: KeyRange | None, *, among: str = "") -> str:
     """The MERGE of the view ``net_change`` into the table at ``path``.
 
-    ``kept`` are the indices of columns that may be unchanged: where one is, the table keeps its value. Such a row must
-    be in the table; if it is not, the statement fails instead of storing a null. ``among``: a condition that holds for
-    every row of the table that the net change can match.
+    Where a column is unchanged, the table keeps its value. Such a row must be in the table; if it is not, the statement
+    fails instead of storing a null. ``among``: a condition that holds for every row of the table that the net change
+    can match.
     """
     clauses = [f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN DELETE"]
-    if updates := updated_values(shape, kept):  # a table that is all key has nothing to update
+    if updates := updated_values(columns):  # a table that is all key has nothing to update
         clauses.append(f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}")
-    clauses.append(inserting(*inserted_values(shape, kept)))
-    return merging(path, [*key_matches(shape, key_range), *filter(None, [among])], clauses)
+    clauses.append(inserting(*inserted_values(columns)))
+    return merging(path, [*key_matches(columns.shape, key_range), *filter(None, [among])], clauses)
 
 
 def merging(path: str, matches: Sequence[str], clauses: Sequence[str]) -> str:
@@ -80,20 +81,21 @@ def key_matches(shape: TableShape, key_range: KeyRange | None) -> list[str]:
     return matches if key_range is None else [*matches, in_range(shape, key_range)]
 
 
-def updated_values(shape: TableShape, kept: Sequence[int]) -> list[str]:
+def updated_values(columns: NetColumns) -> list[str]:
     """The assignments of an update: every column except the key's."""
-    names = [quoted(column.name) for column in shape.columns]
+    names = [quoted(column.name) for column in columns.shape.columns]
     return [
         f"t.{name} = CASE WHEN s.{unchanged(i)} THEN t.{name} ELSE s.{value(i)} END"
-        if i in kept
+        if i in columns.unchanged
         else f"t.{name} = s.{value(i)}"
         for i, name in enumerate(names)
-        if i not in shape.key_indices
+        if i not in columns.shape.key_indices
     ]
 
 
-def inserted_values(shape: TableShape, kept: Sequence[int]) -> tuple[list[str], list[str]]:
+def inserted_values(columns: NetColumns) -> tuple[list[str], list[str]]:
     """The names of the columns, and the values inserted into them."""
+    shape, kept = columns.shape, columns.unchanged
     values = [
         f"CASE WHEN s.{unchanged(i)} THEN {missing_row(shape)} ELSE s.{value(i)} END" if i in kept else f"s.{value(i)}"
         for i in range(len(shape.columns))
@@ -110,40 +112,35 @@ def in_range(shape: TableShape, key_range: KeyRange) -> str:
     return f"t.{quoted(shape.columns[place].name)} BETWEEN {low} AND {high}"
 
 
-def kept_values_query(
-    path: str, shape: TableShape, kept: Sequence[int], moved: Sequence[int], view: str, others: Sequence[str] = ()
-) -> str:
-    """The net change of ``view``; where a row's key changed, its kept values are filled in from the row with the old
-    key.
-
-    ``moved`` are the indices of key columns that may have an old key, which is null where the key did not change.
-    ``others``: further columns of the view.
-    """
-    has_moved = " OR ".join(f"s.{old_key(i)} IS NOT NULL" for i in moved)
-    match = " AND ".join(left_key_matches(shape, moved))
+def kept_values_query(path: str, columns: NetColumns) -> str:
+    """The net change of the view ``moved_rows``; where a row's key changed, its kept values are filled in from the row
+    with the old key, which is null where the key did not change."""
+    shape = columns.shape
+    has_moved = " OR ".join(f"s.{old_key(i)} IS NOT NULL" for i in columns.old_keys)
+    match = " AND ".join(left_key_matches(columns))
     first_key = quoted(shape.columns[shape.key_indices[0]].name)
     has_row = f"(({has_moved}) AND t.{first_key} IS NOT NULL)"
-    columns = [f"s.{OPERATION}"]
+    named = [f"s.{OPERATION}"]
     for i, column in enumerate(shape.columns):
-        if i in kept:
+        if i in columns.unchanged:
             filled = f"CASE WHEN s.{unchanged(i)} AND {has_row} THEN t.{quoted(column.name)} ELSE s.{value(i)} END"
-            columns.append(f"{filled} AS {value(i)}")
-            columns.append(f"(s.{unchanged(i)} AND NOT {has_row}) AS {unchanged(i)}")
+            named.append(f"{filled} AS {value(i)}")
+            named.append(f"(s.{unchanged(i)} AND NOT {has_row}) AS {unchanged(i)}")
         else:
-            columns.append(f"s.{value(i)}")
-    columns += [f"s.{name}" for name in others]
+            named.append(f"s.{value(i)}")
+    named += [f"s.{column.net}" for column in mode_columns(columns.mode)]
     return (
-        f"SELECT {', '.join(columns)}\nFROM {view} AS s\n"
+        f"SELECT {', '.join(named)}\nFROM {MOVED} AS s\n"
         f"LEFT JOIN {delta_identifier(path)} AS t ON ({has_moved}) AND {match}"
     )
 
 
-def left_key_matches(shape: TableShape, moved: Sequence[int]) -> list[str]:
+def left_key_matches(columns: NetColumns) -> list[str]:
     """The conditions under which a row of the table is the one whose values a row of the net change keeps."""
     return [
-        f"t.{quoted(shape.columns[i].name)} = "
-        + (f"coalesce(s.{old_key(i)}, s.{value(i)})" if i in moved else f"s.{value(i)}")
-        for i in shape.key_indices
+        f"t.{quoted(columns.shape.columns[i].name)} = "
+        + (f"coalesce(s.{old_key(i)}, s.{value(i)})" if i in columns.old_keys else f"s.{value(i)}")
+        for i in columns.shape.key_indices
     ]
 
 

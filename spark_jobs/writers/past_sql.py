@@ -19,6 +19,7 @@ from spark_jobs.schema.net_columns import DELETE, OPERATION, NetColumns, unchang
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import Mode
 from spark_jobs.writers.merge_sql import (
+    MOVED,
     KeyRange,
     inserted_values,
     inserting,
@@ -38,10 +39,10 @@ def named_mode_columns(mode: Mode) -> tuple[str, ...]:
 
 def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: Moment | None) -> str:
     """The MERGE of the view ``net_change``. ``ended``: a TRUNCATE, which deleted all rows that are not in the view."""
-    shape, kept, deleted = columns.shape, columns.unchanged, quoted(DELETED_AT.name)
+    shape, deleted = columns.shape, quoted(DELETED_AT.name)
     marked = [f"t.{deleted} = s.{DELETED_AT.net}", *_commits(shape)]
-    updates = [*updated_values(shape, kept), f"t.{deleted} = s.{DELETED_AT.net}"]
-    names, values = inserted_values(shape, kept)
+    updates = [*updated_values(columns), f"t.{deleted} = s.{DELETED_AT.net}"]
+    names, values = inserted_values(columns)
     clauses = [
         f"WHEN MATCHED AND s.{OPERATION} = {DELETE} THEN UPDATE SET {', '.join(marked)}",
         f"WHEN MATCHED THEN UPDATE SET {', '.join(updates)}",
@@ -82,11 +83,11 @@ def _commits(shape: TableShape, ended: Moment | None = None) -> list[str]:
     ]
 
 
-def open_values_query(path: str, columns: NetColumns, view: str) -> str:
-    """The net change of ``view``; kept values are filled in from the version that was open before."""
+def open_values_query(path: str, columns: NetColumns) -> str:
+    """The net change of the view ``moved_rows``; kept values are filled in from the version that was open before."""
     shape, kept = columns.shape, columns.unchanged
     keeps = " OR ".join(f"s.{unchanged(i)}" for i in kept)
-    match = " AND ".join([*left_key_matches(shape, columns.old_keys), f"t.{quoted(VALID_TO_LSN.name)} IS NULL"])
+    match = " AND ".join([*left_key_matches(columns), f"t.{quoted(VALID_TO_LSN.name)} IS NULL"])
     is_there = f"t.{quoted(shape.columns[shape.key_indices[0]].name)} IS NOT NULL"
     named = [f"s.{OPERATION}"]
     for i, column in enumerate(shape.columns):
@@ -97,6 +98,5 @@ def open_values_query(path: str, columns: NetColumns, view: str) -> str:
             else f"s.{value(i)}"
         )
     named += [f"s.{column.net}" for column in mode_columns("history")]
-    return (
-        f"SELECT {', '.join(named)}\nFROM {view} AS s\nLEFT JOIN {delta_identifier(path)} AS t ON ({keeps}) AND {match}"
-    )
+    joined = f"{MOVED} AS s\nLEFT JOIN {delta_identifier(path)} AS t ON ({keeps}) AND {match}"
+    return f"SELECT {', '.join(named)}\nFROM {joined}"

@@ -18,7 +18,6 @@ from spark_jobs.delta.table import table_errors, table_gone
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.retries import again_when_concurrent
-from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
 from spark_jobs.spark.errors import is_concurrent_commit
 from spark_jobs.spark.session_conf import INTERPRETED
@@ -29,6 +28,7 @@ from spark_jobs.writers.arranged_table import arrange, rewriting
 from spark_jobs.writers.copies_merge import added_copies, merge_copies, with_copies
 from spark_jobs.writers.delta_table import table_at
 from spark_jobs.writers.merge_sql import (
+    MOVED,
     NET_CHANGE,
     kept_values_query,
     key_matches,
@@ -46,7 +46,6 @@ from spark_jobs.writers.write_choice import WriteWay
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_MOVED = "moved_rows"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _WHOLE_FILES = {"spark.databricks.delta.merge.deletionVectors.persistent": "false"}
 
@@ -120,7 +119,7 @@ def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:
 def _merge(rows: DataFrame, path: str, net: NetSource) -> None:
     own = rows.sparkSession
     if (filled := _kept_values(path, net.columns)) is not None:
-        rows.createOrReplaceTempView(_MOVED)
+        rows.createOrReplaceTempView(MOVED)
         own.sql(filled).createOrReplaceTempView(NET_CHANGE)
     else:
         rows.createOrReplaceTempView(NET_CHANGE)
@@ -137,9 +136,8 @@ def _merge(rows: DataFrame, path: str, net: NetSource) -> None:
 def _kept_values(path: str, columns: NetColumns) -> str | None:
     """The query that fills in values which were not sent; None if there are none, or the MERGE itself keeps them."""
     if columns.mode == "history":
-        return open_values_query(path, columns, _MOVED) if columns.unchanged else None
-    kept, moved, others = columns.unchanged, columns.old_keys, [column.net for column in mode_columns(columns.mode)]
-    return kept_values_query(path, columns.shape, kept, moved, _MOVED, others) if kept and moved else None
+        return open_values_query(path, columns) if columns.unchanged else None
+    return kept_values_query(path, columns) if columns.unchanged and columns.old_keys else None
 
 
 def _statement(path: str, net: NetSource) -> str:
@@ -148,7 +146,7 @@ def _statement(path: str, net: NetSource) -> str:
         return history_statement(path, columns, net.key_range, net.ended)
     if columns.mode == "soft_delete":
         return soft_delete_statement(path, columns, net.key_range, net.ended)
-    return merge_statement(path, columns.shape, columns.unchanged, net.key_range, among=net.among)
+    return merge_statement(path, columns, net.key_range, among=net.among)
 
 
 def _rewrite(rows: DataFrame, path: Location, net: NetSource, way: WriteWay, version: int) -> None:

@@ -16,6 +16,7 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.privileges import role_privileges
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.reserved_columns import RESERVED, RESERVED_IN_KEY
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.errors import spark_errors
@@ -205,7 +206,7 @@ def test_a_reserved_name_is_reserved_still(spark: SparkSession, tmp_path: Path, 
         for kept in (), (1,), ():  # the second meets deletion vectors
             with isolated_session(spark, {}) as own:
                 own.createDataFrame(net).createOrReplaceTempView(NET_CHANGE)
-                own.sql(merge_statement(path, shape, kept, None))
+                own.sql(merge_statement(path, NetColumns(shape, kept), None))
 
     replace_table(spark.createDataFrame(net).coalesce(1).selectExpr(*named_columns(columns)), path)
     add_features(spark, path, [DELETION_VECTORS])
