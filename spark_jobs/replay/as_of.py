@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
-from spark_jobs.configuration import Lake, Pipeline
+from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.errors import CdcError, ConfigurationError, LakeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
@@ -72,7 +72,7 @@ def table_as_of(run: Run, name: QualifiedName, at: Point, into: str) -> TableAsO
     _require_empty(target)
     landed = LandedWindows.of(pipeline)
     lsn = landed.lsn_of(at)
-    base = _newest_until(pipeline, landed, name, lsn)
+    base = _newest_until(landed, name, lsn)
     ahead = landed.after(base.ordinal, max(base.ordinal, _last_with_part_before(landed, lsn)))
     build = Build(run, landed, base, ahead, before=lsn)
     with _named(f"{name} as of {lsn}"):
@@ -104,10 +104,10 @@ def _last_with_part_before(landed: LandedWindows, lsn: Lsn) -> int:
     return max((marker.ordinal for marker in landed.markers if marker.window.lo < lsn), default=-1)
 
 
-def _newest_until(pipeline: Pipeline, landed: LandedWindows, name: QualifiedName, lsn: Lsn) -> TableState:
+def _newest_until(landed: LandedWindows, name: QualifiedName, lsn: Lsn) -> TableState:
     """The table's newest state at or before ``lsn``. Raises LakeError if there is none."""
     oldest: TableState | None = None
-    for past in landed.past_states(pipeline.lake, name):
+    for past in landed.past_states(name):
         oldest = past.state
         if landed.shown_by(oldest) <= lsn:
             return oldest

@@ -128,9 +128,9 @@ def _changed(run: Run, state: TableState) -> ModeChanged:
     pipeline = run.pipeline
     landed, form = LandedWindows.of(pipeline), pipeline.form_of(state.name)
     if form.mode == state.mode:
-        other = same_mode(pipeline.lake, landed, state, form)
+        other = same_mode(landed, state, form)
     else:
-        other = other_mode(run.spark, pipeline.lake, landed, state, form)
+        other = other_mode(run.spark, landed, state, form)
         _require_key(pipeline, landed, other.base, state, form.mode)
     base = other.base.state
     columns = column_numbers(run.spark(), pipeline.lake.table(state.name))

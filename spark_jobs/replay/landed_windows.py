@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import groupby, takewhile
 
 from spark_jobs.change_log.commit_times import first_commit_after
@@ -24,9 +25,10 @@ from spark_jobs.replay.points import Point
 
 @dataclass(frozen=True)
 class LandedWindows:
-    """``markers``: those of the windows, in order, at least one. They are all that ``log`` has of one chapter."""
+    """``markers``: those of the windows, in order, at least one. They are all that the log of ``lake`` has of one
+    chapter."""
 
-    log: ChangeLog
+    lake: Lake
     markers: tuple[WindowMarker, ...]
 
     @classmethod
@@ -39,10 +41,14 @@ class LandedWindows:
         """Oldest chapter first, at least one. Raises LakeError if there is no change log."""
         log = ChangeLog(lake.change_log)
         chapters = groupby(log.markers(), lambda marker: marker.identity.chapter)
-        windows = tuple(cls(log, tuple(markers)) for _, markers in chapters)
+        windows = tuple(cls(lake, tuple(markers)) for _, markers in chapters)
         if not windows:
             raise no_change_log(log.path)
         return windows
+
+    @cached_property
+    def log(self) -> ChangeLog:
+        return ChangeLog(self.lake.change_log)
 
     @property
     def identity(self) -> SlotIdentity:
@@ -122,10 +128,10 @@ class LandedWindows:
         ends = [marker.ordinal for marker in self.markers if marker.window.hi <= lsn]
         return ends[-1] if ends else self.markers[0].ordinal - 1
 
-    def past_states(self, lake: Lake, name: QualifiedName) -> Iterator[PastState]:
+    def past_states(self, name: QualifiedName) -> Iterator[PastState]:
         """The table's past states in this chapter, newest first. Raises LakeError."""
-        of_lake = past_states(lake, name, self.identity)
-        return takewhile(lambda past: past.state.ordinal >= self.identity.chapter, of_lake)
+        every = past_states(self.lake, name, self.identity)
+        return takewhile(lambda past: past.state.ordinal >= self.identity.chapter, every)
 
     def shown_by(self, state: TableState) -> Lsn:
         """The LSN at which ``state`` shows the source: its snapshot's, or the end of its last window. If the log no

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.configuration import Lake
 from spark_jobs.errors import GapError, NeedsSnapshotError
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_state import TableState
@@ -65,25 +64,25 @@ def _source_rows(past: PastState) -> str | None:
     return f"`{CHANGE.name}` = 'snapshot' AND `{COMMIT_LSN.name}` = {int(past.state.snapshot_lsn)}"
 
 
-def same_mode(lake: Lake, landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
+def same_mode(landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
     """The base for other commit columns alone: the newest version, with all that its mode keeps."""
-    newest = next(_of_snapshot(lake, landed, state), None)
+    newest = next(_of_snapshot(landed, state), None)
     if newest is None:
         raise NeedsSnapshotError("Delta's log has no commit of ours any more")
     base = replace(newest, state=state)
     return OtherForm(form, base, _moment(landed, base))
 
 
-def other_mode(spark: SparkProvider, lake: Lake, landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
+def other_mode(spark: SparkProvider, landed: LandedWindows, state: TableState, form: Form) -> OtherForm:
     """The base for ``form``: the oldest readable version that grew from the snapshot of ``state``, as it gives the
     longest past. For ``mirror``, which has no past, the newest.
 
     Raises GapError or NeedsSnapshotError if there is no such version.
     """
-    bases = _bases(lake, landed, state)
+    bases = _bases(landed, state)
     if not keeps_past(form.mode):
         bases = bases[-1:]
-    path = lake.table(state.name)
+    path = landed.lake.table(state.name)
 
     def can_be_read(index: int) -> bool:
         unreadable = spark_errors(f"{state.name} cannot be read", name=state.name, path=path)
@@ -97,9 +96,9 @@ def other_mode(spark: SparkProvider, lake: Lake, landed: LandedWindows, state: T
     return OtherForm(form, bases[first], _moment(landed, bases[first]))
 
 
-def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[PastState]:
+def _bases(landed: LandedWindows, state: TableState) -> Sequence[PastState]:
     """The versions to choose from, oldest first, at least one."""
-    shown = [past for past in _of_snapshot(lake, landed, state) if _source_rows(past) is not None]
+    shown = [past for past in _of_snapshot(landed, state) if _source_rows(past) is not None]
     if not shown:
         raise NeedsSnapshotError(f"Delta's log has no version that shows the source's rows, only such in {state.mode}")
     # the newest version also shows later windows that did not change the table; the log may have lost these windows
@@ -110,9 +109,9 @@ def _bases(lake: Lake, landed: LandedWindows, state: TableState) -> Sequence[Pas
     return led_on[::-1]
 
 
-def _of_snapshot(lake: Lake, landed: LandedWindows, state: TableState) -> Iterator[PastState]:
+def _of_snapshot(landed: LandedWindows, state: TableState) -> Iterator[PastState]:
     """The table's past states since its snapshot, in any form, newest first."""
-    for past in landed.past_states(lake, state.name):
+    for past in landed.past_states(state.name):
         if past.state.generation.in_form(state.generation.form) != state.generation:
             return
         yield past

@@ -53,10 +53,9 @@ def rebuild(run: Run, lo: Lsn, hi: Lsn, names: Sequence[QualifiedName] | None = 
             except CdcError as error:
                 done.append(TableReplayed(name, "stopped", error=error))
             run.progress(Step("rebuild", f"{name}: {done[-1].outcome}", len(done), len(tables), "tables"))
+        rebuilt = [table.name for table in done if table.outcome == "rebuilt"]
         with run.guard.cuts():
-            show_in_latest_cut(
-                pipeline.lake, landed.identity, [table.name for table in done if table.outcome == "rebuilt"]
-            )
+            show_in_latest_cut(pipeline.lake, landed.identity, rebuilt)
     errors = tuple(table.error for table in done if table.error is not None)
     return ReplayReport.of(windows, tuple(done), errors)
 
@@ -77,7 +76,7 @@ def _rebuilt(run: Run, windows: Sequence[WindowMarker], name: QualifiedName) -> 
         return TableReplayed(name, "in its snapshot")
     if state.ordinal < first:
         return TableReplayed(name, "not applied yet")
-    base = _state_before(pipeline, landed, state, first)
+    base = _state_before(landed, state, first)
     had = sum(marker.ordinal <= state.ordinal for marker in windows)
     if base.commits == state.commits:  # these windows did not change the table
         return TableReplayed(name, "nothing to apply", had)
@@ -115,10 +114,10 @@ def _state(pipeline: Pipeline, name: QualifiedName) -> TableState:
     return state
 
 
-def _state_before(pipeline: Pipeline, landed: LandedWindows, state: TableState, first: int) -> TableState:
+def _state_before(landed: LandedWindows, state: TableState, first: int) -> TableState:
     """The newest past state before window ``first``, of the same snapshot and mode. Raises LakeError if there is
     none."""
-    for past in landed.past_states(pipeline.lake, state.name):
+    for past in landed.past_states(state.name):
         if past.state.generation != state.generation:
             break
         if past.state.ordinal < first:

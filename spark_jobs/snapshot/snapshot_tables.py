@@ -212,7 +212,7 @@ def write_snapshot(table: PlannedTable, read: TableRead, rows: SnapshotRows) -> 
                 version = target.commit(written.actions, count, recorded)
             names = frozenset(action.path.rpartition("/")[2] for action in written.actions)
         else:
-            version, count = _written_by_spark(table.work.run.spark(), table, read, rows, before, provenance)
+            version, count = _written_by_spark(table, read, rows, before, provenance)
             names = frozenset[str]()
         unused = [file for file in left if file.rpartition("/")[2] not in names] if version == 0 else []
         if unused:
@@ -231,15 +231,10 @@ def _written_files(table: PlannedTable, rows: SnapshotRows, target: WholeTable) 
 
 
 def _written_by_spark(
-    spark: SparkSession,
-    table: PlannedTable,
-    read: TableRead,
-    rows: SnapshotRows,
-    before: TableState | None,
-    provenance: Provenance,
+    table: PlannedTable, read: TableRead, rows: SnapshotRows, before: TableState | None, provenance: Provenance
 ) -> tuple[int, int]:
     """The Delta version and its number of rows."""
-    path = table.path
+    spark, path = table.work.run.spark(), table.path
     with (
         spark_errors(table.failed, name=table.name, path=path),
         rewriting(spark, path, table.options.layout, read.shape.columns),

@@ -25,7 +25,7 @@ def landed(first: int, last: int) -> LandedWindows:
     markers = [WindowMarker(n, Window(Lsn(100 * n), Lsn(100 * n + 100)), IDENTITY) for n in range(first, last + 1)]
     if first == 0:
         markers[0] = WindowMarker(0, Window(Lsn(100), Lsn(100)), IDENTITY)
-    return LandedWindows(ChangeLog("/lake/change_log"), tuple(markers))
+    return LandedWindows(Lake("/lake"), tuple(markers))
 
 
 def ordinals(windows: tuple[WindowMarker, ...]) -> list[int]:

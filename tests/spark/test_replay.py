@@ -199,7 +199,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(followed: Followed, tm
 
     # another writer was quicker than a rebuild that has read the state before
     landed = LandedWindows.of(pipeline)
-    snapshot = list(landed.past_states(pipeline.lake, ITEM))[-1].state
+    snapshot = list(landed.past_states(ITEM))[-1].state
     build = Build(Run(pipeline, lambda: spark), landed, snapshot, landed.after(snapshot.ordinal, before.ordinal))
     followed.database.execute("UPDATE item SET name = 'two'")
     synced(followed)
