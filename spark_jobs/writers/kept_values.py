@@ -29,8 +29,7 @@ def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -
 
     None if such a row is not in the table, or if more than a small table would have to be read for it.
     """
-    rows, columns = net.in_memory, net.columns
-    assert rows is not None
+    rows, columns = net.rows_in_memory, net.columns
     if pc.any(keeping := lacking(columns, rows)).as_py():
         lookup = _found(opened, columns, rows, limits)
         if lookup is None:

@@ -84,20 +84,15 @@ class CopiesChange:
     def _is_too_much(self) -> bool:
         return bool(sum(rows.nbytes for rows in self._seen) > self.most)
 
-    @property
-    def _rows(self) -> pa.Table:
-        assert self.net.in_memory is not None
-        return self.net.in_memory
-
     @cached_property
     def _going(self) -> pa.Table:
-        return self._rows.filter(pc.less(self._rows.column(COPIES.name), 0))
+        return self.net.rows_in_memory.filter(pc.less(self.net.rows_in_memory.column(COPIES.name), 0))
 
     @cached_property
     def _new(self) -> pa.Table:
         """Each copy that is added."""
-        copies = np.maximum(self._rows.column(COPIES.name).to_numpy(), 0)
-        return as_written(self.net.columns, self._rows).take(np.repeat(np.arange(len(copies)), copies))
+        copies = np.maximum(self.net.rows_in_memory.column(COPIES.name).to_numpy(), 0)
+        return as_written(self.net.columns, self.net.rows_in_memory).take(np.repeat(np.arange(len(copies)), copies))
 
     @cached_property
     def _lost(self) -> DistinctRows:

@@ -61,6 +61,12 @@ class NetSource:
         return not self.rows and not self.truncated and self.ended is None
 
     @property
+    def rows_in_memory(self) -> pa.Table:
+        """The rows, where the driver is known to have them."""
+        assert self.in_memory is not None
+        return self.in_memory
+
+    @property
     def touched_range(self) -> KeyRange | None:
         """The range of the keys of all rows of the table that it touches; None if it may touch any row."""
         return self.key_range if self.ended is None else None

@@ -110,21 +110,16 @@ class KeyedChange:
     def added(self, most: int) -> list[RowPiece]:
         columns = self._columns
         written = as_written if holds_changes(columns.mode) else _upserts
-        return [part.through(partial(written, columns)) for part in RowPiece.parts(self._rows, most)]
+        return [part.through(partial(written, columns)) for part in RowPiece.parts(self.net.rows_in_memory, most)]
 
     @property
     def _columns(self) -> NetColumns:
         return self.net.columns
 
-    @property
-    def _rows(self) -> pa.Table:
-        assert self.net.in_memory is not None
-        return self.net.in_memory
-
     @cached_property
     def _changing(self) -> pa.Table:
         """The rows of the net change that change one of the table. In mode ``history``, others only begin."""
-        return _ending(self._rows) if self._columns.mode == "history" else self._rows
+        return _ending(self.net.rows_in_memory) if self._columns.mode == "history" else self.net.rows_in_memory
 
     @cached_property
     def _wanted(self) -> DistinctRows:
