@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from spark_jobs.configuration import Pipeline
@@ -71,8 +71,7 @@ class TableKept:
 def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvider) -> TableKept:
     """Compact the table, set its properties, and remove what no cut needs any more. ``spark`` is called only if the
     table needs it. Raises CdcError, and Spark's own exceptions."""
-    path, cuts = pipeline.lake.table(name), pipeline.retention.cuts
-    history = History.for_cuts(cuts)
+    path, history = pipeline.lake.table(name), History.for_cuts(pipeline.retention.cuts)
     before = table = plain_table(path)
     small = small_files(table) if table is not None else ()
     if table is not None and small and not _is_compacted_here(pipeline, name, table, small):
@@ -80,7 +79,7 @@ def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvid
             own.sql(f"OPTIMIZE {delta_identifier(path)}")
         small, table = (), plain_table(path)
     if before is None or table is None:
-        return TableKept(_keep_with_spark(spark(), path, cuts, history))
+        return TableKept(_keep_with_spark(spark(), path, history))
     kept = (compacted(table, small) if small else table).with_properties(_wanted(path, table.configuration, history))
     shorten_log(path, kept.version - kept.checkpoint)
     kept.remove_expired(history)
@@ -93,13 +92,13 @@ def _is_compacted_here(pipeline: Pipeline, name: QualifiedName, table: ListedTab
     return writer == "deltalake" and has_known_columns(table)
 
 
-def _keep_with_spark(spark: SparkSession, path: Location, cuts: timedelta, history: History) -> TableFiles:
+def _keep_with_spark(spark: SparkSession, path: Location, history: History) -> TableFiles:
     """Purge if that is due, then OPTIMIZE and VACUUM. Raises Spark's own exceptions."""
     table, now = delta_identifier(path), datetime.now(UTC)
     with isolated_session(spark, _NOT_COMPACTED) as own:
         before = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
         purged = before["properties"].get(_PURGED)
-        is_due = purged is not None and datetime.fromisoformat(purged) + cuts <= now
+        is_due = purged is not None and datetime.fromisoformat(purged) + history.files <= now
         if is_due:
             own.sql(f"REORG TABLE {table} APPLY (PURGE)")
         since = now.isoformat(timespec="seconds") if is_due or purged is None else purged
