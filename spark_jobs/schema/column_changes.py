@@ -27,6 +27,10 @@ class DeltaColumn:
     sql: str
     attnum: int | None
 
+    @classmethod
+    def of(cls, column: LakeColumn) -> DeltaColumn:
+        return cls(column.name, column.lake_type.sql, column.attnum)
+
     def is_widened_in(self, column: LakeColumn) -> bool:
         """Whether both are decimals and ``column`` has more digits, so that it holds every value of this one."""
         known = LakeType.of_sql(self.sql)

@@ -110,8 +110,4 @@ def _refuses(
 ) -> bool:
     is_fed = before.properties.get(_FEED) == dict(layout.properties).get(_FEED) == "true"
     is_mapped = COLUMN_MAPPING.key in before.properties
-    return (
-        is_fed
-        and is_mapped
-        and [*lake_columns] != [DeltaColumn(each.name, each.lake_type.sql, each.attnum) for each in columns]
-    )
+    return is_fed and is_mapped and [*lake_columns] != [*map(DeltaColumn.of, columns)]

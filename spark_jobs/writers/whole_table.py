@@ -133,9 +133,7 @@ class WholeTable:
         """Whether the table that is there gets other columns."""
         if self.before is None:
             return False
-        columns = tuple(
-            DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in of_source(self.columns)
-        )
+        columns = tuple(map(DeltaColumn.of, of_source(self.columns)))
         has_names = {*self.before.physical} == {*written_columns(self.columns, self.mode).names}
         return self.before.columns != columns or not has_names
 

@@ -153,9 +153,7 @@ def _net_changes(chunked: ChunkedTable, done: ReadSoFar, last: WindowMarker) -> 
             raise VoidPlanError(error.what) from error
         if landed is None:
             continue
-        lake_columns = tuple(
-            DeltaColumn(column.name, column.lake_type.sql, column.attnum) for column in landed.shape.columns
-        )
+        lake_columns = tuple(map(DeltaColumn.of, landed.shape.columns))
         try:
             net = net_change(landed.rows, replace(landed.rules, lenient=True))
         except NeedsSnapshotError as error:
