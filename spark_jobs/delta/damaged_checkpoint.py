@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from spark_jobs.delta.commit import CHECKPOINT, COMMIT, LogFolder
+from spark_jobs.delta.transaction_log import CHECKPOINT, COMMIT, LogFolder
 from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)

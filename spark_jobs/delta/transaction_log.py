@@ -3,12 +3,16 @@
 For a table of fifty thousand commits ``deltalake`` lists all commit files and reads a checkpoint of all added files.
 Finding the newest commit is cheaper: the version that this process saw last, or else the one in ``_last_checkpoint``,
 is close to it, and versions have no gaps. Both are only hints: without that version's file, the folder is listed.
+
+A sync reads the newest commits of the same tables again and again. So small ones are remembered, and read again only if
+the storage says that the file is another one now: an object store names a file's contents by an ``ETag``.
 https://github.com/delta-io/delta/blob/master/PROTOCOL.md#delta-log-entries
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,10 +20,82 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
-from spark_jobs.delta.commit import CHECKPOINT, COMMIT, Commit, KnownCommit, LogFolder, Transaction
-from spark_jobs.delta.whole_files import content_of
-from spark_jobs.storage import Location
+from spark_jobs.delta.commit import Commit, KnownCommit, Transaction, commit_name, commit_of
+from spark_jobs.delta.files import lake_filesystem
+from spark_jobs.delta.whole_files import content_of, read_file
+from spark_jobs.storage import Location, Recent
+
+# the files of a log: a commit, and a checkpoint, which may be in several parts
+COMMIT = re.compile(r"(\d{20})\.json")
+CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\..+)?\.parquet")
+_MOST_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class _KnownFile:
+    """A commit that was read from a file with this ``etag``."""
+
+    etag: str
+    commit: Commit
+
+
+class SmallCommits(Recent[_KnownFile]):
+    most = 256  # together at most 16 MiB
+
+
+@dataclass(frozen=True)
+class LogFolder:
+    """The folder ``_delta_log`` of a ``table``: its ``path`` in the ``filesystem``."""
+
+    filesystem: fs.FileSystem
+    path: str
+    table: Location
+
+    @classmethod
+    def of(cls, table: Location) -> LogFolder:
+        return cls(*lake_filesystem(table / "_delta_log"), table)
+
+    def file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def commit(self, version: int) -> Commit | None:
+        """None if there is no such commit. Raises OSError; ValueError if it is damaged."""
+        name, remembered = commit_name(version), self.table.storage.memory(SmallCommits)
+        path = self.file(name)
+        known = remembered.take(path)
+        try:
+            content, etag = read_file(self.table / "_delta_log", name, unless=known.etag if known else None)
+        except FileNotFoundError:
+            return None
+        if content is not None:
+            commit = commit_of(path, version, content.to_pybytes())
+            if etag is None or content.size > _MOST_BYTES:
+                return commit
+            known = _KnownFile(etag, commit)
+        assert known is not None
+        remembered.keep(path, known)
+        return known.commit
+
+    def has_commit(self, version: int) -> bool:
+        # of a file that is missing, get_file_info would also ask an object store whether it is a folder
+        try:
+            self.filesystem.open_input_stream(self.file(commit_name(version))).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def has_version(self, version: int) -> bool:
+        """Whether the version begins with a commit or a checkpoint that is there. A commit may have left the log that a
+        checkpoint of the same version covers."""
+        checkpoints = (CHECKPOINT.fullmatch(file.base_name) for file in self.files())
+        return self.has_commit(version) or any(match and int(match[1]) == version for match in checkpoints)
+
+    def files(self) -> list[fs.FileInfo]:
+        """What the folder holds; nothing if it does not exist."""
+        infos: list[fs.FileInfo] = self.filesystem.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        return infos
 
 
 class NewestVersions(dict[str, int]):

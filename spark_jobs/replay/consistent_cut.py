@@ -10,9 +10,9 @@ from spark_jobs.change_log.commit_times import first_commit_after, last_commit_t
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
-from spark_jobs.delta.commit import LogFolder
 from spark_jobs.delta.files import ask_tables
 from spark_jobs.delta.table import log_errors
+from spark_jobs.delta.transaction_log import LogFolder
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import Cut, cut_at_end, cut_until, latest_cut
 from spark_jobs.logicalrep.lsn import Lsn

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pyarrow import fs
 
-from spark_jobs.delta import commit
-from spark_jobs.delta.commit import LogFolder, SmallCommits, commit_name
+from spark_jobs.delta import transaction_log
+from spark_jobs.delta.commit import commit_name
+from spark_jobs.delta.transaction_log import LogFolder, SmallCommits
 from spark_jobs.storage import Location
 from tests.fixtures.object_store import BUCKET, ObjectStore
 
@@ -51,7 +52,7 @@ def test_large_commits_are_not_remembered_and_small_ones_up_to_a_number(
     monkeypatch.setattr(SmallCommits, "most", 2)
     filesystem = object_store.filesystem()
     folder = log_folder()
-    put(filesystem, 0, '{"add":{"path":"%s"}}' % ("x" * commit._MOST_BYTES))
+    put(filesystem, 0, '{"add":{"path":"%s"}}' % ("x" * transaction_log._MOST_BYTES))
     for version in range(1, 5):
         put(filesystem, version, '{"txn":{"appId":"a","version":7}}')
     for version in range(5):

@@ -15,9 +15,9 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import RemoveAction
 
 from spark_jobs.delta.append import append
-from spark_jobs.delta.commit import LogFolder, Transaction, time_now
+from spark_jobs.delta.commit import Transaction, time_now
 from spark_jobs.delta.data_files import DataFiles, Layout
-from spark_jobs.delta.transaction_log import last_checkpoint
+from spark_jobs.delta.transaction_log import LogFolder, last_checkpoint
 from spark_jobs.delta.written_tables import (
     TableToWrite,
     WrittenTables,

@@ -12,7 +12,8 @@ import pytest
 
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.commit import KnownCommit, LogFolder
+from spark_jobs.delta.commit import KnownCommit
+from spark_jobs.delta.transaction_log import LogFolder
 from spark_jobs.errors import LakeError
 from spark_jobs.lake.cuts import TableCut, write_cut
 from spark_jobs.lake.generation import Generation
