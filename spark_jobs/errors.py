@@ -67,8 +67,8 @@ def new_snapshot(table: object = "schema.table") -> str:
 def corrected_value(table: str) -> str:
     """The hint for a value of ``table`` that the lake cannot hold. A mirror needs only a row's last values."""
     return (
-        "correct the row at the source, and sync again. In modes that keep what has been, the old value counts, too:"
-        f" then {new_snapshot(table)}"
+        "correct the row at the source, and sync again. Where the old value counts, too, as in modes that keep what has"
+        f" been, {new_snapshot(table)}"
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from spark_jobs.decode.columnar import DELETE, UPDATE, Changes
 from spark_jobs.decode.tuple_vectors import ABSENT, NULL, TEXT, UNCHANGED, TupleVectors
+from spark_jobs.schema.relation_facts import NOT_UTF_8
 from spark_jobs.schema.table_shape import TableShape
 
 
@@ -23,7 +24,7 @@ def in_shape(part: Changes, places: Sequence[int | None], shape: TableShape) -> 
     if list(places) == list(range(len(part.new.kinds))):
         return part
     values = [
-        None if place is not None or column.missing is None else column.missing.encode()
+        None if place is not None or column.missing is None else column.missing.encode(errors=NOT_UTF_8)
         for place, column in zip(places, shape.columns, strict=True)
     ]
     starts = len(part.data) + np.cumsum([0, *(len(value or b"") for value in values)])

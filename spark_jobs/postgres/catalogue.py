@@ -17,6 +17,7 @@ from spark_jobs.schema.masked_facts import masked_facts
 from spark_jobs.schema.relation_facts import (
     FIRST_NORMAL_OID,
     FIRST_VARYING_OID,
+    NOT_UTF_8,
     ColumnFacts,
     RelationFacts,
     TypeFacts,
@@ -79,7 +80,9 @@ SELECT w.oid::bigint, w.nspname::text, w.relname::text, w.relreplident::text,
       'base_typid', r.typid::bigint, 'base_typmod', r.typmod,
       'typoutput', format('%%I.%%I', pn.nspname, p.proname),
       'attnotnull', a.attnotnull, 'attgenerated', a.attgenerated,
-      'attmissingval', CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END) ORDER BY a.attnum)
+      'attmissingval', (SELECT encode(CASE current_setting('server_encoding')
+          WHEN 'SQL_ASCII' THEN convert_to(missing, 'SQL_ASCII') ELSE pg_catalog.textsend(missing) END, 'hex')
+        FROM (SELECT (a.attmissingval::text::text[])[1] AS missing WHERE a.atthasmissing) m)) ORDER BY a.attnum)
     FROM attribute a JOIN resolved r USING (attrelid, attnum)
     JOIN pg_catalog.pg_type b ON b.oid = r.typid AND b.typtype <> 'd'
     JOIN pg_catalog.pg_proc p ON p.oid = b.typoutput JOIN pg_catalog.pg_namespace pn ON pn.oid = p.pronamespace
@@ -171,6 +174,13 @@ def relids_below(connection: Connection, relids: Sequence[int]) -> dict[int, int
         return dict(connection.execute(_BELOW, [list(relids)]).fetchall())
 
 
+def _column_facts(fields: dict[str, Any]) -> ColumnFacts:
+    """The missing value comes as bytes: it need not be UTF-8, and what follows decides what becomes of that."""
+    missing = fields.pop("attmissingval")
+    text = None if missing is None else bytes.fromhex(missing).decode(errors=NOT_UTF_8)
+    return ColumnFacts(**fields, attmissingval=text)
+
+
 def _facts(row: tuple[Any, ...]) -> RelationFacts:
     relid, nspname, relname, relreplident, primary_key, replica_identity, columns, types, leaves, declared = row
     return RelationFacts(
@@ -180,7 +190,7 @@ def _facts(row: tuple[Any, ...]) -> RelationFacts:
         relreplident,
         tuple(primary_key),
         tuple(replica_identity),
-        tuple(ColumnFacts(**column) for column in columns),
+        tuple(map(_column_facts, columns)),
         tuple(TypeFacts(**{**fields, "parts": tuple(fields["parts"])}) for fields in types),
         leaf_identities(leaves),
         tuple(declared),

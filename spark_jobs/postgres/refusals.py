@@ -50,6 +50,8 @@ def connect_hint(message: str) -> str:
         return "a connection pooler refuses what every session needs: name the server itself in source.dsn"
     if any(words in message for words in ("shutting down", "starting up", "administrator command")):
         return "run it again when the server answers"
+    if "server closed the connection" in message:  # it has crashed, or it is no PostgreSQL
+        return "run it again when the server answers; if it never does, check host and port in source.dsn"
     return "check host, port, user and password in source.dsn, and that pg_hba.conf lets the role in"
 
 
@@ -72,6 +74,10 @@ def refusal_hint(sqlstate: str | None, message: str) -> str:
         return (
             "give the table the same list in each publication; what was changed before cannot be decoded: start over"
             " with a new slot and a new lake path"
+        )
+    if sqlstate == "22021":
+        return (
+            "a name, an enum's label or a comment of this SQL_ASCII database is not UTF-8: rename it, or comment anew"
         )
     if "user request" in message:
         return "it was cancelled on the server: run it again"

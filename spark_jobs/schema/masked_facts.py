@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
+from spark_jobs.schema.relation_facts import NOT_UTF_8, ColumnFacts, RelationFacts
 from spark_jobs.table_mask import TableMask
 
 # the type of a masked column in Relation messages, in facts, and so in the lake
@@ -29,6 +29,6 @@ def _masked(column: ColumnFacts, mask: TableMask) -> ColumnFacts:
         typname="text",
         base_typid=TEXT_OID,
         base_typmod=NO_TYPMOD,
-        attmissingval=None if missing is None else mask.hashed(missing.encode()).decode(),
+        attmissingval=None if missing is None else mask.hashed(missing.encode(errors=NOT_UTF_8)).decode(),
         masked=True,
     )

@@ -16,6 +16,8 @@ from spark_jobs.schema.lake_types import LakeType, lake_type
 # fixed within a cluster, but differ between clusters
 FIRST_VARYING_OID = 10_000
 FIRST_NORMAL_OID = 16_384  # FirstNormalObjectId: objects below it came with the cluster and never change in it
+# how bytes are kept in a missing value that are not UTF-8: one by one, and JSON escapes them
+NOT_UTF_8 = "surrogateescape"
 _CONFIGURED = ("chosen_type", "on_unrepresentable")  # of a column, by the configuration
 
 
@@ -48,9 +50,9 @@ class ColumnFacts:
     """One row of ``pg_attribute`` with its type resolved: ``base_typid`` and ``base_typmod`` are a domain's base type.
 
     ``typoutput`` is the qualified name of the type's output function, quoted by PostgreSQL itself (``regproc``).
-    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+). ``masked``: see ``masked_facts``. ``chosen_type`` and
-    ``on_unrepresentable`` are what the configuration says about the column (``with_options``). These two are never
-    landed: the log does not depend on what the lake is configured to hold.
+    ``attgenerated`` is '' or 's' (stored) or 'v' (virtual, 18+). ``attmissingval``: see ``NOT_UTF_8``; ``masked``: see
+    ``masked_facts``. ``chosen_type`` and ``on_unrepresentable`` are what the configuration says about the column
+    (``with_options``). These two are never landed: the log does not depend on what the lake is configured to hold.
     """
 
     attnum: int

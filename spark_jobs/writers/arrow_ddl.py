@@ -8,8 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.values import Fitted, cast_text
 from spark_jobs.schema.mode_columns import ended_column
+from spark_jobs.schema.relation_facts import NOT_UTF_8
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.table_mode import Mode, holds_changes
 from spark_jobs.write_limits import WriteLimits
@@ -54,8 +56,9 @@ def _filled(rows: pa.Table, column: LakeColumn, shape: TableShape, mode: Mode) -
 def missing_value(column: LakeColumn, shape: TableShape) -> Fitted:
     """The value of rows that are older than the column, cast as changes are. Raises UnrepresentableError."""
     assert column.missing is not None
+    text = pa.array([column.missing.encode(errors=NOT_UTF_8)], pa.binary())
     return cast_text(
-        pa.array([column.missing.encode()], pa.binary()),
+        as_printed_since_15(text, column.binary_type),
         column.lake_type,
         name=column.name,
         table=str(shape.name),

@@ -42,6 +42,23 @@ def test_it_is_the_same_in_snapshot_and_changes(
     assert [table.verdict for table in verify(pipeline, no_spark).tables] == ["equal"]
 
 
+def test_it_is_the_default_of_a_column_that_is_added(every_database: Database, tmp_path: Path) -> None:
+    """In rows that are older, and in those that are sent before the column is."""
+    database = every_database
+    database.execute("CREATE TABLE c (id int PRIMARY KEY)", "INSERT INTO c VALUES (1)")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.c")
+    synced_without_spark(pipeline)
+    database.execute(
+        "INSERT INTO c VALUES (2)",
+        """ALTER TABLE c ADD v "char" DEFAULT (-1)::"char" """,
+        """INSERT INTO c VALUES (3, (-2)::"char")""",
+    )
+    assert synced_without_spark(pipeline).snapshots == ()
+    rows = held_rows(DeltaTable(pipeline.lake.table(QualifiedName("public", "c")))).to_pylist()
+    assert [row["v"] for row in sorted(rows, key=str)] == [r"\377", r"\377", r"\376"]
+    assert [table.verdict for table in verify(pipeline, no_spark).tables] == ["equal"]
+
+
 def test_in_an_array_it_stops_its_table_and_no_other(database_14: Database, tmp_path: Path) -> None:
     database = database_14
     database.execute('CREATE TABLE c (id int PRIMARY KEY, a "char"[])', "CREATE TABLE d (id int PRIMARY KEY)")

@@ -12,7 +12,10 @@ from psycopg import sql
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline, PluginName
-from spark_jobs.sync import sync
+from spark_jobs.errors import SourceError
+from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.run import Run
+from spark_jobs.sync import snapshot, sync
 from spark_jobs.verify.verify import verify
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
@@ -58,6 +61,39 @@ def test_its_table_stops_alone(of_any_encoding: Database, tmp_path: Path, plugin
     assert verdicts["notes"] != "equal"
 
     database.execute("UPDATE notes SET t = 'y'", "UPDATE others SET t = 'z' WHERE id = 1")
+    synced_without_spark(pipeline)
+    assert verify(pipeline, no_spark).problems == ()
+
+
+def test_a_default_stops_its_table_alone(of_any_encoding: Database, tmp_path: Path) -> None:
+    database = of_any_encoding
+    database.execute(*(f"CREATE TABLE {table} (id int PRIMARY KEY)" for table in ("notes", "others")))
+    database.execute("INSERT INTO notes VALUES (1)")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.notes", "public.others")
+    synced_without_spark(pipeline)
+    database.execute(r"ALTER TABLE notes ADD t text DEFAULT E'\xff'", "INSERT INTO notes VALUES (2, 'y')")
+    database.execute("INSERT INTO others VALUES (1)")
+    assert_stopped(pipeline, "notes")
+    verdicts = {each.name.relname: each.verdict for each in verify(pipeline, no_spark).tables}
+    assert verdicts["others"] == "equal"
+    database.execute("UPDATE notes SET t = 'y'")
+    (done,) = snapshot(Run(pipeline, no_spark), [QualifiedName("public", "notes")])
+    assert done.error is None
+    synced_without_spark(pipeline)
+    assert verify(pipeline, no_spark).problems == ()
+
+
+def test_the_hint_for_a_comment_ends_it(of_any_encoding: Database, tmp_path: Path) -> None:
+    """Nothing is read meanwhile, and nothing is lost."""
+    database = of_any_encoding
+    database.execute("CREATE TABLE notes (id int PRIMARY KEY)")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.notes")
+    synced_without_spark(pipeline)
+    database.execute(r"COMMENT ON TABLE notes IS E'\xff'", "INSERT INTO notes VALUES (1)")
+    with pytest.raises(SourceError) as refused:
+        sync(pipeline, no_spark)
+    assert "a comment of this SQL_ASCII database is not UTF-8" in refused.value.hint
+    database.execute("COMMENT ON TABLE notes IS 'y'")
     synced_without_spark(pipeline)
     assert verify(pipeline, no_spark).problems == ()
 
