@@ -25,6 +25,7 @@ from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import SourceBusyError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.connection import Connection, connected, source_errors
+from spark_jobs.postgres.refusals import connect_hint
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Step
 from spark_jobs.retries import again_when_lost
@@ -124,6 +125,18 @@ def test_asked_for_windows_survive_a_loss_too(database: Database, make_pipeline:
         window = Window(start, flushed_lsn(connection))
     report = capture_windows(pipeline, [window], progress=once(lambda: database.execute(OURS.format("true"))))
     assert [marker.window for marker in report.landed] == [window]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "FATAL:  the database system is not yet accepting connections",
+        "FATAL:  the database system is in recovery mode",
+        "server closed the connection unexpectedly",
+    ],
+)
+def test_a_server_that_recovers_is_not_taken_for_a_wrong_password(said: str) -> None:
+    assert connect_hint(said).startswith("run it again when the server answers")
 
 
 def test_a_server_that_is_gone_for_good_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

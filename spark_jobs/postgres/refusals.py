@@ -23,6 +23,14 @@ _LOST_WORDS = (
     "SSL connection has been closed",
     "SSL SYSCALL error",
 )
+# of a server that is about to answer, or to stop
+_NOT_NOW_WORDS = (
+    "shutting down",
+    "starting up",
+    "not yet accepting connections",
+    "in recovery mode",
+    "administrator command",
+)
 
 
 def is_lost(sqlstate: str | None, message: str) -> bool:
@@ -48,7 +56,7 @@ def connect_hint(message: str) -> str:
         )
     if "startup parameter" in message or "RDS Proxy" in message:
         return "a connection pooler refuses what every session needs: name the server itself in source.dsn"
-    if any(words in message for words in ("shutting down", "starting up", "administrator command")):
+    if any(words in message for words in _NOT_NOW_WORDS):
         return "run it again when the server answers"
     if "server closed the connection" in message:  # it has crashed, or it is no PostgreSQL
         return "run it again when the server answers; if it never does, check host and port in source.dsn"
