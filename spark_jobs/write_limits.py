@@ -11,9 +11,9 @@ class WriteLimits:
 
     ``on_driver_bytes``, ``on_driver_rows``: the most bytes of messages of one table that the driver decodes, and the
     most changes, each of which takes two or three hundred bytes beside its message; larger ranges go to executors.
-    ``ranges_in_turn``: with the engine ``auto``, so many times as much is decoded on the driver, too, in ranges that it
-    applies one after the other, if the table's files have ``in_passing_bytes`` or less. Each range writes these again,
-    but that takes a second or two: a backlog of 1.9 GiB, 256 MiB a time, took 31 s so, and 90 by executors.
+    ``in_turn_bytes``: with the engine ``auto``, larger ranges are decoded on the driver, too, so much at a time, if the
+    table's files have ``in_passing_bytes`` or less. These are written again each time, but that takes a second or two:
+    a backlog of 1.9 GiB, in windows of 256 MiB, took 27 s so, and 60 by executors.
     ``wide_row_bytes``: rows of at least that size are few for their bytes, and costly to hand to a JVM: up to
     ``wide_rows_factor`` times as many bytes of them stay on the driver (a gibibyte: no value of PostgreSQL is larger).
     ``read_ahead_bytes``: for as many bytes of messages Spark reads the table's log while the driver decodes; fewer take
@@ -42,7 +42,7 @@ class WriteLimits:
 
     on_driver_bytes: int = 128 << 20
     on_driver_rows: int = 2_000_000
-    ranges_in_turn: int = 4
+    in_turn_bytes: int = 256 << 20
     wide_row_bytes: int = 16 << 10
     wide_rows_factor: int = 8
     read_ahead_bytes: int = 16 << 20
@@ -71,6 +71,10 @@ class WriteLimits:
         if size <= self.on_driver_bytes:
             return rows <= self.on_driver_rows
         return rows * self.wide_row_bytes <= size <= self.wide_rows_factor * self.on_driver_bytes
+
+    def are_for_a_turn(self, rows: int, size: int) -> bool:
+        """Whether the driver decodes so many changes as a part of more, where it writes them itself."""
+        return size <= self.in_turn_bytes and rows <= self.on_driver_rows
 
     def is_little_to_read(self, in_files: int, rows: int, size: int) -> bool:
         """Whether ``deltalake`` may read or rewrite data files of ``in_files`` bytes for so many changed ``rows`` of

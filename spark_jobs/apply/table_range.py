@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
@@ -33,7 +34,7 @@ class TableRange:
     ``before``: where the last window is only applied in part, transactions that committed at or after this LSN are left
     out. ``regions``: the rows that are read again at the end of the last window. ``columns``: the numbers of the
     columns that the table is to have after a rebuild; None: as the policy says. ``opened``: the Delta table, if this
-    process computes the net change, and can open it."""
+    process computes the net change, and can open it. ``in_turn``: a part of a larger range, by ``first_in_turn``."""
 
     run: Run
     state: TableState
@@ -42,6 +43,7 @@ class TableRange:
     regions: RegionsRead | None = None
     columns: frozenset[int] | None = None
     opened: OpenedTable | None = None
+    in_turn: bool = False
 
     @property
     def pipeline(self) -> Pipeline:
@@ -148,7 +150,8 @@ class TableRange:
             landed = ChangeLog(self.pipeline.lake.change_log).markers(state.ordinal)
             markers = tuple(marker for marker in landed if marker.ordinal <= self.last.ordinal)
         ahead = tuple(marker for marker in markers if marker.ordinal > state.ordinal)
-        return replace(self, state=state, markers=ahead) if ahead else None
+        in_turn = self.in_turn and markers is self.markers
+        return replace(self, state=state, markers=ahead, in_turn=in_turn) if ahead else None
 
     def with_open_table(self, version: int | None = None) -> TableRange:
         """With the Delta table open at its newest version, if the range is small. ``version``: the one that was the
@@ -159,27 +162,27 @@ class TableRange:
     def is_small(self) -> bool:
         """Whether the net change is computed on the driver: it has few bytes, or few rows for its bytes. A value of 200
         MB would be whole in a Python worker and several times in a JVM, too, where the default heap is too small."""
-        return self.pipeline.writes.are_for_driver(self.changes.rows, self.bytes)
+        return self.in_turn or self.pipeline.writes.are_for_driver(self.changes.rows, self.bytes)
 
     @property
     def may_be_in_turn(self) -> bool:
         """Whether this process may apply it a few windows at a time, where executors would be on this machine. Not if
         the source's columns changed: what a look at the catalogue found may lie in a later window."""
-        writes, is_whole = self.pipeline.writes, self.before is None and self.regions is None and self.columns is None
+        is_whole = self.before is None and self.regions is None and self.columns is None
         is_ours = self.pipeline.merge_engine == "auto" and runs_on_driver(self.pipeline.spark)
-        is_moderate = self.bytes <= writes.ranges_in_turn * writes.on_driver_bytes
-        return is_ours and is_whole and is_moderate and not column_changes_of(self.markers, self.state)
+        return is_ours and is_whole and not column_changes_of(self.markers, self.state)
 
     def first_in_turn(self) -> TableRange:
         """The first windows, if this process applies the range a few windows at a time, in less time than executors
         take for the whole; else the whole range."""
         if self.is_small or not self.may_be_in_turn:
             return self
-        beginnings = (replace(self, markers=self.markers[:count]) for count in range(1, len(self.markers)))
-        small = [beginning for beginning in beginnings if beginning.is_small]
-        table = opened_table(self.path) if small else None
-        is_rewritten_soon = table is not None and file_bytes(table.files) <= self.pipeline.writes.in_passing_bytes
-        return small[-1] if is_rewritten_soon else self
+        writes, counts = self.pipeline.writes, range(1, len(self.markers) + 1)
+        beginnings = (replace(self, markers=self.markers[:count], in_turn=True) for count in counts)
+        fitting = [*takewhile(lambda each: writes.are_for_a_turn(each.changes.rows, each.bytes), beginnings)]
+        table = opened_table(self.path) if fitting else None
+        is_rewritten_soon = table is not None and file_bytes(table.files) <= writes.in_passing_bytes
+        return fitting[-1] if is_rewritten_soon else self
 
     def beyond(self, applied: TableRange, state: TableState) -> TableRange | None:
         """The windows after those that were ``applied``, which left the table at ``state``; None if there are none."""

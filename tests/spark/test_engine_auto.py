@@ -444,11 +444,10 @@ def test_a_range_that_is_not_small_is_applied_a_few_windows_at_a_time(
 @pytest.mark.parametrize(
     ("limits", "changes"),
     [
-        (WriteLimits(ranges_in_turn=0), CHANGES),
         (WriteLimits(in_passing_bytes=0), CHANGES),
         (WriteLimits(), (*CHANGES, "ALTER TABLE item ADD w int DEFAULT 5", "UPDATE item SET w = id")),
     ],
-    ids=["too many changes", "a large table", "columns that change"],
+    ids=["a large table", "columns that change"],
 )
 def test_other_ranges_that_are_not_small_are_for_executors(
     followed: Followed, limits: WriteLimits, changes: tuple[str, ...]
