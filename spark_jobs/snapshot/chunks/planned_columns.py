@@ -36,7 +36,7 @@ class PlannedColumn:
     name: str
     sql: str
     key: bool
-    on_unrepresentable: OnUnrepresentable | None
+    on_unrepresentable: OnUnrepresentable
 
     def becomes(self, other: PlannedColumn) -> bool:
         """Whether its values are those of the other one."""
