@@ -69,7 +69,7 @@ def logged_traces(lake: Lake, keys: RowKeys, upto: int) -> LoggedTraces:
     cannot be decoded."""
     chapters = LandedWindows.of_each_chapter(lake)
     markers = [marker for landed in chapters for marker in landed.markers]
-    named = {counts.relid for marker in markers for counts in marker.relations if counts.name == keys.facts.name}
+    named = {counts.relid for marker in markers for counts in marker.counts_of(None, keys.facts.name)}
     relids = tuple(sorted(named | {keys.facts.relid}))
     all_traces = [
         traces

@@ -110,4 +110,4 @@ def looks_of(marker: WindowMarker, relid: int) -> tuple[TableChanged, ...]:
 
 def counted(marker: WindowMarker, relid: int) -> bool:
     """Whether the window has changes of the table."""
-    return any(counts.relid == relid for counts in marker.relations)
+    return bool(marker.counts_of(relid))

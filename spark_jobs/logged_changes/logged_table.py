@@ -72,9 +72,8 @@ class TableUntil:
             return self.relation
         name = self.table.name
         for marker in reversed(self.markers):
-            for counts in marker.relations:
-                if counts.name == name:
-                    return counts.relid
+            if counts := marker.counts_of(None, name):
+                return counts[0].relid
         if self._seen is not None:
             return self._seen.relid
         changed = {each.name for marker in self.markers for each in marker.relations}

@@ -86,7 +86,7 @@ class Plan:
         before = self.before
         for marker in self.markers:
             self._require_understood(marker)
-            counts = [counts for counts in marker.relations if counts.relid == self.shape.relid]
+            counts = marker.counts_of(self.shape.relid)
             alone, size = bool(looks_of(marker, self.shape.relid)), sum(each.bytes for each in counts)
             if group is not None and (alone or group.bytes + size > _PIECE_BYTES):
                 yield group
@@ -148,7 +148,7 @@ class Plan:
 
     def _require_understood(self, marker: WindowMarker) -> None:
         name, relid = self.shape.name, self.shape.relid
-        for counts in marker.relations:
+        for counts in marker.counts_of(None, name):
             if is_of_another(counts, name, relid):
                 raise another_table(marker, name, hint=_APART)
         for message in unknown_messages(marker, name, relid):
