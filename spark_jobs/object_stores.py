@@ -17,13 +17,15 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from spark_jobs.errors import LakeError
 from spark_jobs.storage import Location, Recent, StoreSettings
 
 if TYPE_CHECKING:
+    from obstore.store import ClientConfig
+    from obstore.store import ObjectStore as Client
     from pyarrow import fs
 
 # a busy store answers 503 for seconds: object_store asks ten times too
@@ -67,6 +69,10 @@ class Filesystems(Recent["fs.FileSystem"]):
     """By the beginning of the path, which is all that a client depends on."""
 
 
+class _Clients(Recent["Client"]):
+    """The same of object_store."""
+
+
 def store_of(path: str) -> ObjectStore | None:
     """None for a path on a disk. Raises LakeError for a scheme that one of the clients does not know."""
     scheme, separator, _ = path.partition("://")
@@ -102,28 +108,45 @@ def store_names() -> list[str]:
     return list(dict.fromkeys(store.scheme for store in _STORES.values()))
 
 
-def arrow_filesystem(location: Location, store: ObjectStore) -> tuple[fs.FileSystem, str]:
-    """The filesystem, and the path in it: the object's key as it is, percent signs included."""
-    bucket, key = _parts(location)
+def arrow_filesystem(location: Location) -> tuple[fs.FileSystem, str]:
+    """The filesystem of a store, and the path in it: the object's key as it is, percent signs included."""
+    store, bucket, key = _parts(location)
     opened = location.storage.memory(Filesystems)
     filesystem = opened.value(f"{store.scheme}://{bucket}", lambda: store.arrow(location.storage.settings, bucket))
     container = bucket.partition("@")[0]
     return filesystem, f"{container}/{key}".rstrip("/")
 
 
+def object_client(location: Location) -> tuple[Client, str]:
+    """object_store's client of the bucket, and how the names in the folder ``location`` begin there."""
+    from obstore.store import from_url
+
+    store, bucket, key = _parts(location)
+    address = f"{store.scheme}://{bucket}"
+
+    def opened() -> Client:
+        options: Any = storage_options(location) or {}
+        client: ClientConfig | None = {"allow_http": True} if options.pop("allow_http", None) else None
+        return from_url(address, config=options, client_options=client)
+
+    return location.storage.memory(_Clients).value(address, opened), f"{key}/" if key else ""
+
+
 def storage_options(location: Location) -> dict[str, str] | None:
     """Those of ``deltalake``; None if there are none."""
-    store, settings = store_of(location), location.storage.settings
-    if store is None:
+    if location.local is not None:
         return None
+    (store, bucket, _), settings = _parts(location), location.storage.settings
     allowed = {"allow_http": "true"} if settings.is_unencrypted else {}
-    return store.options(settings, _parts(location)[0]) | allowed or None
+    return store.options(settings, bucket) | allowed or None
 
 
-def _parts(location: Location) -> tuple[str, str]:
-    """Bucket and key."""
+def _parts(location: Location) -> tuple[ObjectStore, str, str]:
+    """The store, the bucket, and the key in it."""
+    store = store_of(location)
+    assert store is not None
     bucket, _, key = location.partition("://")[2].partition("/")
-    return bucket, key
+    return store, bucket, key
 
 
 def spark_settings(location: Location) -> dict[str, str]:

@@ -63,6 +63,13 @@ class Location(str):
         """``path`` itself if it is one, else with a storage of its own, as for a path that belongs to no lake."""
         return path if isinstance(path, Location) else cls(path, Storage())
 
+    @property
+    def local(self) -> str | None:
+        """Its path on a disk, percent signs included; None in an object store."""
+        if "://" in self and not self.startswith("file://"):
+            return None
+        return self.removeprefix("file:").removeprefix("//")
+
     def __truediv__(self, name: str) -> Location:
         return Location(f"{self}/{name}", self.storage)
 

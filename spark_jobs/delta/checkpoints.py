@@ -17,7 +17,6 @@ from deltalake.exceptions import DeltaError
 from spark_jobs.delta.files import WRITABLE
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.transaction_log import last_checkpoint
-from spark_jobs.object_stores import store_of
 from spark_jobs.storage import Location
 
 _log = logging.getLogger(__name__)
@@ -97,5 +96,5 @@ def write_checkpoint(path: Location) -> None:
 
 
 def _interval(path: Location, table: DeltaTable) -> int:
-    default = CHECKPOINT_INTERVAL if store_of(path) is not None else _ON_DISK
+    default = CHECKPOINT_INTERVAL if path.local is None else _ON_DISK
     return int(table.metadata().configuration.get(CHECKPOINT_PROPERTY, default))

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_jobs.errors import LakeError, StorageBusyError
-from spark_jobs.object_stores import arrow_filesystem, store_of
+from spark_jobs.object_stores import arrow_filesystem
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.storage import Location
@@ -62,11 +62,10 @@ def lake_filesystem(path: Location) -> tuple[fs.FileSystem, str]:
 
     Raises LakeError if the storage cannot be reached, or is not supported.
     """
-    store = store_of(path)
-    if store is None:
-        return fs.LocalFileSystem(), path.removeprefix("file:").removeprefix("//")
+    if path.local is not None:
+        return fs.LocalFileSystem(), path.local
     try:
-        return arrow_filesystem(path, store)
+        return arrow_filesystem(path)
     except (pa.ArrowException, OSError) as error:
         raise storage_error(f"{path} cannot be opened", str(error), REACHABLE) from None
 

@@ -11,37 +11,30 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import obstore
 import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, NotModifiedError
-from obstore.store import LocalStore, from_url
-from obstore.store import ObjectStore as Client
+from obstore.store import LocalStore
 
-from spark_jobs.delta.files import lake_errors, lake_filesystem, storage_error
+from spark_jobs.delta.files import lake_errors, storage_error
 from spark_jobs.errors import first_line
-from spark_jobs.object_stores import ObjectStore, storage_options, store_of
+from spark_jobs.object_stores import object_client
 from spark_jobs.retries import again_when_unanswered
-from spark_jobs.storage import Location, Recent
+from spark_jobs.storage import Location
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig
-
+    from obstore.store import ObjectStore as Client
 
 # a request without an answer, after 30 s or when the connection is lost. The client asks again only if it was not sent
 _UNANSWERED = re.compile(r"Error performing PUT \S+ in [\d.]+s - HTTP error: error sending request")
 
 
-class _Clients(Recent[Client]):
-    """By bucket."""
-
-
 def create_file(folder: Location, name: str, content: bytes) -> bool:
     """False if ``folder`` has a file of that name with other content: of two processes the second fails. Raises
     LakeError if the storage refuses the write."""
-    store = store_of(folder)
-    client, at = (LocalStore(_local(folder), mkdir=True), "") if store is None else _client(folder, store)
+    client, at = object_client(folder) if folder.local is None else (LocalStore(folder.local, mkdir=True), "")
     try:
         return _created(client, at + name, content)
     except (BaseError, OSError) as error:
@@ -72,10 +65,9 @@ def content_of(folder: Location, name: str) -> pa.Buffer:
 def read_file(folder: Location, name: str, *, unless: str | None = None) -> tuple[pa.Buffer | None, str | None]:
     """The file's content, and the ETag by which an object store names that. No content if it is ``unless``. Raises
     OSError."""
-    store = store_of(folder)
-    if store is None:
-        return pa.py_buffer(Path(_local(folder), name).read_bytes()), None
-    client, at = _client(folder, store)
+    if folder.local is not None:
+        return pa.py_buffer(Path(folder.local, name).read_bytes()), None
+    client, at = object_client(folder)
     try:
         result = obstore.get(client, at + name, options={"if_none_match": unless} if unless else None)
         return pa.py_buffer(result.bytes()), result.meta["e_tag"]
@@ -89,13 +81,13 @@ def read_file(folder: Location, name: str, *, unless: str | None = None) -> tupl
 
 def delete_files(folder: Location, names: Sequence[str]) -> None:
     """Delete these files below the folder, in this order; one that is gone already is no error. Raises LakeError."""
-    store, what = store_of(folder), f"{folder} cannot be removed"
-    if store is None:
+    what = f"{folder} cannot be removed"
+    if folder.local is not None:
         with lake_errors(what):
             for name in names:
-                Path(_local(folder), name).unlink(missing_ok=True)
+                Path(folder.local, name).unlink(missing_ok=True)
         return
-    client, at = _client(folder, store)
+    client, at = object_client(folder)
     try:
         try:
             obstore.delete(client, [at + name for name in names])
@@ -105,19 +97,3 @@ def delete_files(folder: Location, names: Sequence[str]) -> None:
                     obstore.delete(client, at + name)
     except (BaseError, OSError) as error:
         raise storage_error(what, first_line(error)) from None
-
-
-def _local(folder: Location) -> str:
-    return lake_filesystem(folder)[1]
-
-
-def _client(folder: Location, store: ObjectStore) -> tuple[Client, str]:
-    """That of the bucket, and how names in the folder begin there."""
-    bucket, _, key = folder.partition("://")[2].partition("/")
-
-    def opened() -> Client:
-        options: Any = storage_options(folder) or {}
-        client: ClientConfig | None = {"allow_http": True} if options.pop("allow_http", None) else None
-        return from_url(f"{store.scheme}://{bucket}", config=options, client_options=client)
-
-    return folder.storage.memory(_Clients).value(f"{store.scheme}://{bucket}", opened), f"{key}/" if key else ""
