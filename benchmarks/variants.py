@@ -21,11 +21,11 @@ from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
 from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from tests.fixtures.no_spark import no_spark
@@ -65,7 +65,7 @@ def measure_variants(server: PostgresServer, folder: Path, size: Size) -> Iterat
     make_table(server, _TABLE, size.rows)
     pipelines = [(each, _pipeline(server, folder, each)) for each in (PLAIN, *VARIANTS)]
     for _, pipeline in pipelines:
-        prepare_slot(pipeline)
+        prepare(pipeline)
     make_changes(server, size, _TABLE, prepared=True)
     plain_seconds = expected = None
     for variant, pipeline in pipelines:

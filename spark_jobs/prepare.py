@@ -72,7 +72,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
             require_readable(connection, pipeline.source, pipeline.relations(names))
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
-        last = prepare_slot(pipeline, tables, connection)
+        last = prepare_slot(connection, pipeline, tables)
         flushed = flushed_lsn(connection)
     ledger = replace(ledger, last=last) if ledger else Ledger(pipeline.lake, last)
     began = BegunGenerations(pipeline, ledger, masks)

@@ -19,7 +19,6 @@ from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import capture, capture_windows
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import SourceBusyError, SourceError, SourceUnreachableError
@@ -29,7 +28,7 @@ from spark_jobs.postgres.refusals import connect_hint
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Step
 from spark_jobs.retries import again_when_lost
-from tests.fixtures.pipelines import MakePipeline, pipeline_of
+from tests.fixtures.pipelines import MakePipeline, pipeline_of, prepare_slot
 from tests.fixtures.servers import Database, started
 
 pytestmark = pytest.mark.postgres

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 from spark_jobs.capture.chapter import land_first_marker
 from spark_jobs.capture.continuity import check_slot, following_slot, slot_identity
@@ -14,38 +13,28 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, SlotError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.logicalrep.lsn import Window
-from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
 from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.postgres.slot import Slot, create_slot, readable_slot
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.followed_tables import configured_names
-from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.tables.selected_columns import column_lists, require_withheld
 
 
-def prepare_slot(
-    pipeline: Pipeline, names: Sequence[QualifiedName] | None = None, connection: Connection | None = None
-) -> WindowMarker:
+def prepare_slot(control: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]) -> WindowMarker:
     """Create publication, slot and the log's first marker where missing; returns the log's last marker.
 
-    ``names`` are the lake's tables that can be followed, by default those of the configuration. A publication that we
-    may alter is changed to hold exactly their source tables; with no names at all it is left alone.
-    ``connection``: to the source; by default a new one.
+    ``pipeline``: with what its patterns match now. ``names`` are the lake's tables that can be followed. A publication
+    that we may alter is changed to hold exactly their source tables; without any it is left alone.
 
     The order matters: a publication must exist before the WAL that is read with it. Safe to repeat after a crash
     between any two steps. Raises BreakError when the slot's next changes do not follow on the log's last window.
     """
-    source = pipeline.source
+    source, relations = pipeline.source, pipeline.relations(names)
     log = ChangeLog(pipeline.lake.change_log)
-    pipeline = resolved(pipeline)
-    if names is None:
-        names = configured_names(pipeline)
-    relations = None if names is None else pipeline.relations(names)
-    session = connected(source.dsn) if connection is None else nullcontext(connection)
-    with session as control, slot_lock(control, source.slot):
+    with slot_lock(control, source.slot):
         identity = slot_identity(control, pipeline)
         checkpoint = landed_end(pipeline.lake)
         if checkpoint is not None:
@@ -56,10 +45,10 @@ def prepare_slot(
             require_own_slot(control, pipeline)
         if checkpoint is None:
             log.create()  # before the source is touched: the lake may not be writable
-        if source.has_publications and (relations is None or relations):
+        if source.has_publications and relations:
             _prepare_publications(control, pipeline, relations, is_new=checkpoint is None)
         elif checkpoint is None:
-            require_tables(control, relations or ())
+            require_tables(control, relations)
         require_withheld(control, pipeline)
         if checkpoint is not None:
             return checkpoint
@@ -71,9 +60,9 @@ def prepare_slot(
 
 
 def _prepare_publications(
-    control: Connection, pipeline: Pipeline, names: Sequence[QualifiedName] | None, *, is_new: bool
+    control: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], *, is_new: bool
 ) -> None:
-    source, lists = pipeline.source, column_lists(control, pipeline, names or ())
+    source, lists = pipeline.source, column_lists(control, pipeline, names)
     publication = ensure_publications(
         control, source.publications, names if pipeline.alters_publication else None, lists
     )

@@ -12,14 +12,14 @@ from psycopg import sql
 
 from spark_jobs.capture.capture import advance, capture, capture_windows, land_window
 from spark_jobs.capture.session import capture_session
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import CdcError, GapError, PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.prepare import prepare
 from tests.capture.orders import TABLE, slots
-from tests.fixtures.pipelines import MakePipeline, pipeline_of
+from tests.fixtures.pipelines import MakePipeline, pipeline_of, prepare_slot
 from tests.fixtures.servers import Database, fresh_database
 from tests.log_rows import log_rows
 
@@ -362,12 +362,12 @@ def test_missing_table_and_empty_publication_change_nothing(database: Database, 
     with pytest.raises(PreconditionError, match=r"no table public\.orders"):
         prepare_slot(make_pipeline("orders"))
     with pytest.raises(PreconditionError, match="names no tables"):
-        prepare_slot(make_pipeline())
+        prepare(make_pipeline())
     assert database.execute("SELECT 1 FROM pg_publication") == []
     assert slots(database) == 0
     database.execute(TABLE, f"CREATE PUBLICATION {database.name}")
     with pytest.raises(PreconditionError, match="has no table"):
-        prepare_slot(make_pipeline())
+        prepare(make_pipeline())
     with pytest.raises(PreconditionError, match=r"does not publish public\.orders"):
         prepare_slot(make_pipeline("orders"))
     assert slots(database) == 0

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.capture.slot_preparation import prepare_slot
 from tests.at_night import at_night
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres

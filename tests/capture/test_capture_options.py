@@ -13,14 +13,13 @@ import pytest
 
 from spark_jobs.capture.capture import capture, capture_windows
 from spark_jobs.capture.plugins import plugin_options
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.slot import Options
 from tests.at_night import at_night
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 from tests.log_rows import log_rows
 

@@ -16,7 +16,6 @@ from cdc_assets.demo.embedded_postgres import running_postgres
 from cdc_assets.slot_observation import markers_since, observe
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.chapter import begin_chapter
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -29,7 +28,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.tables.catalogue_changes import change_without_event, is_of_earlier_chapter
 from tests.capture.orders import TABLE, slots
-from tests.fixtures.pipelines import MakePipeline, pipeline_of
+from tests.fixtures.pipelines import MakePipeline, pipeline_of, prepare_slot
 from tests.fixtures.server_binaries import server_binaries
 from tests.fixtures.server_folders import server_folder
 from tests.fixtures.servers import Database

@@ -14,13 +14,12 @@ import pytest
 from spark_jobs.capture.capture import capture, capture_windows
 from spark_jobs.capture.halves import worth_halving
 from spark_jobs.capture.session import capture_session
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.slot import flushed_lsn, spare_slots, wait_until_flushed
 from spark_jobs.progress import Step
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 from tests.log_rows import log_rows
 

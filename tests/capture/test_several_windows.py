@@ -13,7 +13,6 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.capture.capture import capture, capture_windows
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, Table, WindowLimits
 from spark_jobs.logicalrep.lsn import Lsn, Window
@@ -22,7 +21,7 @@ from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from tests.at_night import at_night
 from tests.capture.leaves import MADE, REASON
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 from tests.log_rows import log_rows
 

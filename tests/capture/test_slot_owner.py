@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.doctor.log_check import change_log_check
 from spark_jobs.errors import SlotError
 from spark_jobs.postgres.publication_comment import PublicationComment
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres

@@ -16,9 +16,9 @@ import pytest
 from cdc_assets.cli.invocation import run
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.logicalrep.lsn import Lsn
 from tests.cli.command import DSN_VARIABLE, Command, configured
+from tests.fixtures.pipelines import prepare_slot
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres

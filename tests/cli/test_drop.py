@@ -22,7 +22,6 @@ from pyarrow import Table as Rows
 from pyarrow import fs
 from pydantic import SecretStr
 
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.delta import whole_files
 from spark_jobs.doctor.log_check import change_log_check
@@ -40,7 +39,7 @@ from tests.cli.command import Command, configured
 from tests.documented_grants import TABLES, documented_role, documented_tables
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.object_store import BUCKET, ObjectStore
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database, fresh_database
 from tests.fixtures.standbys import base_backup, copy_started, wait_for_replay
 

@@ -12,7 +12,6 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.errors import CdcError, ConfigurationError, GapError, SchemaChangeError
@@ -21,7 +20,7 @@ from spark_jobs.logged_changes.changes import changes
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mask import TableMask
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 from tests.logged_changes.audited_changes import MADE, TABLES, TRANSACTIONS, assert_as_audited, commit
 from tests.spark.audit import Row

@@ -14,9 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from cdc_assets import ChangesSource
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.logged_changes.changes import changes
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres

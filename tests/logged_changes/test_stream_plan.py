@@ -11,7 +11,6 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from cdc_assets import ChangesSource
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.chapter import begin_chapter
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import GapError
@@ -19,7 +18,7 @@ from spark_jobs.logged_changes.changes import changes
 from spark_jobs.logged_changes.readers import ChangesStream
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 from tests.spark.audit import Row
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.errors import SourceError
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres

@@ -13,7 +13,6 @@ from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.errors import BreakError, PreconditionError, SourceUnreachableError
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
@@ -23,7 +22,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.export import ctid_ranges, range_query
 from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.range_read import RangeQuery, read_range
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database, fresh_database, started
 
 pytestmark = pytest.mark.postgres

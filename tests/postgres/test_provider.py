@@ -16,7 +16,6 @@ from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.slot_findings import slot_findings
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import HealthLimits
 from spark_jobs.doctor.checks import Check
 from spark_jobs.doctor.source_checks import role_check, server_checks, slots_free_check
@@ -26,7 +25,7 @@ from spark_jobs.postgres.health import slot_health
 from spark_jobs.postgres.privileges import role_privileges, server_settings
 from spark_jobs.postgres.provider import PROVIDERS, SELF_MANAGED, Provider, provider_of
 from tests.cli.command import configured
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database, fresh_database, started
 from tests.postgres.odd_role import odd_role
 

@@ -21,7 +21,6 @@ from cdc_assets.demo import embedded_postgres
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres
 from cdc_assets.discovered_tables import discover_tables
 from spark_jobs.capture.slot_findings import slot_findings
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import HealthLimits, Pipeline, Threshold
 from spark_jobs.doctor.checks import Verdict
 from spark_jobs.doctor.source_checks import server_checks
@@ -38,7 +37,7 @@ from spark_jobs.sync import sync
 from spark_jobs.table_mask import TableMask
 from tests.documented_grants import documented_role
 from tests.fixtures.no_spark import no_spark
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.server_folders import server_folder
 from tests.fixtures.servers import Database, binaries_of, fresh_database, started
 
@@ -164,7 +163,7 @@ def _diagnose(pipeline: Pipeline) -> None:
                 raise PreconditionError(check.found, hint=check.remedy)
 
 
-@pytest.mark.parametrize("step", [prepare, prepare_slot, _discover, _diagnose])
+@pytest.mark.parametrize("step", [prepare, _discover, _diagnose])
 def test_an_empty_publication_gets_a_table(
     odd_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Callable[[Pipeline], object]
 ) -> None:

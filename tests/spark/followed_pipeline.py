@@ -15,7 +15,6 @@ from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table
@@ -30,6 +29,7 @@ from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.sync import SyncReport, sync
 from spark_jobs.write_limits import WriteLimits
+from tests.fixtures.pipelines import prepare_slot
 from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database
 

@@ -12,13 +12,12 @@ import psycopg
 import pytest
 
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.errors import CdcError, ConfigurationError, SlotError
 from spark_jobs.logicalrep.messages import BinaryValue, Insert
 from spark_jobs.logicalrep.pgoutput.read_message import read_message
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database, fresh_database
 from tests.spark.followed_pipeline import Followed, synced
 from tests.spark.plugin_output import following, lines, messages_of

@@ -12,11 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.capture.capture import capture
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.configuration import Pipeline, SparkOptions
 from tests.fixtures import spark_connect
 from tests.fixtures.forked_programs import ForkedProgram, run_program, start_program
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 from tests.fixtures.spark import for_few_rows
 from tests.logged_changes.audited_changes import MADE, TABLES, TRANSACTIONS, assert_as_audited, commit

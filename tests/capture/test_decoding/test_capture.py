@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from spark_jobs.capture.capture import capture, capture_windows
-from spark_jobs.capture.slot_preparation import prepare_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError, SlotError
@@ -24,7 +23,7 @@ from spark_jobs.logicalrep.test_decoding.read_line import read_line
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.slot import read_window
-from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 from tests.log_rows import log_rows
 from tests.text_workload import FOLLOWED, SCHEMA, workload
