@@ -27,9 +27,9 @@ def staging_folder(lake: Lake, state: TableState) -> Iterator[Location]:
 
     Its name begins with the number of the commit that it is for: the next one after ``state``.
     """
-    sweep_staging(lake, state)
-    folder = lake.staging(state.name) / f"{state.commits + 1}-{secrets.token_hex(8)}"
-    filesystem, path = lake_filesystem(folder)
+    filesystem, table = sweep_staging(lake, state)
+    name = f"{state.commits + 1}-{secrets.token_hex(8)}"
+    folder, path = lake.staging(state.name) / name, f"{table}/{name}"
     with lake_errors(f"{state.name}: {folder} cannot be written"):
         filesystem.create_dir(path, recursive=True)
     try:
@@ -38,8 +38,8 @@ def staging_folder(lake: Lake, state: TableState) -> Iterator[Location]:
         _remove(filesystem, path)
 
 
-def sweep_staging(lake: Lake, state: TableState) -> None:
-    """Remove what killed processes have staged for commits that the table already has.
+def sweep_staging(lake: Lake, state: TableState) -> tuple[fs.FileSystem, str]:
+    """Remove what killed processes have staged for commits that the table already has. Returns the table's folder.
 
     Folders staged for the next commit are kept: locks may be lost, and a process that loses some of its files might
     commit the rest.
@@ -50,6 +50,7 @@ def sweep_staging(lake: Lake, state: TableState) -> None:
     for staged in listed:
         if (number := _NUMBER.match(staged.base_name)) and int(number[1]) <= state.commits:
             _remove(filesystem, staged.path)
+    return filesystem, folder
 
 
 def _remove(filesystem: fs.FileSystem, folder: str) -> None:
