@@ -97,6 +97,11 @@ class NetColumns:
             *kept,
         )
 
+    @property
+    def with_misfits(self) -> tuple[NetField, ...]:
+        """These, and all that there may be for misfits."""
+        return (*self.fields, *misfit_fields(self.shape))
+
 
 def value_fields(shape: TableShape) -> tuple[NetField, ...]:
     """Only the values: the columns that a snapshot reads."""

@@ -40,8 +40,8 @@ import pyarrow.compute as pc
 from spark_jobs.apply.net_change.actions import DELETE_HALF, PUT_HALF, Actions
 from spark_jobs.apply.net_change.carry import has_unchanged, unknown_puts
 from spark_jobs.apply.net_change.net_rules import NetRules
-from spark_jobs.apply.net_change.rows import NetRows, all_columns
-from spark_jobs.schema.net_columns import FRESH, LEANS, NetColumns, NetField, arrow_schema, misfit_fields
+from spark_jobs.apply.net_change.rows import NetRows
+from spark_jobs.schema.net_columns import FRESH, LEANS, NetField, arrow_schema
 from spark_jobs.table_mode import holds_changes, keeps_past
 
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
@@ -103,7 +103,7 @@ def final_net(rules: NetRules) -> TaskStep:
             yield pa.RecordBatch.from_pylist([{LEANS.name: True}], schema=schema)
             return
         halves = np.asarray(rows.column("half").to_numpy(), dtype=np.int8)
-        yield from _final(rules.rows_by_key(rules.actions(rows, halves), rows), rules)
+        yield from _final(rules.rows_by_key(rows, halves), rules)
 
     return TaskStep(run, _final_fields(rules))
 
@@ -113,7 +113,7 @@ def ordered_net(rules: NetRules) -> TaskStep:
 
     def run(batches: Batches) -> Batches:
         rows = rules.counting(_whole(batches, input_fields(rules)))
-        yield from _final(rules.rows_by_key(rules.actions(rows), rows), rules)
+        yield from _final(rules.rows_by_key(rows), rules)
 
     return TaskStep(run, _final_fields(rules))
 
@@ -123,9 +123,9 @@ def net_of_changes(rules: NetRules) -> TaskStep:
 
     def run(batches: Batches) -> Batches:
         for rows in _pieces(batches, rules):
-            yield from _in_batches(all_columns(rules.rows_of_changes(rules.counting(rows)), rules.written, rules.mode))
+            yield from _in_batches(_with_all(rules.rows_of_changes(rules.counting(rows)), rules))
 
-    return TaskStep(run, _fields_of_changes(rules))
+    return TaskStep(run, rules.columns.with_misfits)
 
 
 def _partial_fields(rules: NetRules) -> tuple[NetField, ...]:
@@ -133,12 +133,7 @@ def _partial_fields(rules: NetRules) -> tuple[NetField, ...]:
 
 
 def _final_fields(rules: NetRules) -> tuple[NetField, ...]:
-    return (*_fields_of_changes(rules), FRESH, LEANS)
-
-
-def _fields_of_changes(rules: NetRules) -> tuple[NetField, ...]:
-    """All columns that a net change can have."""
-    return (*NetColumns.all_possible(rules.written, rules.mode).fields, *misfit_fields(rules.written))
+    return (*rules.columns.with_misfits, FRESH, LEANS)
 
 
 def _partial(rows: pa.Table, rules: NetRules) -> pa.Table:
@@ -174,9 +169,19 @@ def _not_superseded(actions: Actions, unknown: np.ndarray) -> np.ndarray:
 
 def _final(net: NetRows, rules: NetRules) -> Batches:
     """The net change in batches, with the flags."""
-    rows = all_columns(net.rows, rules.written, rules.mode).append_column(FRESH.name, pa.array(net.fresh))
+    rows = _with_all(net.rows, rules).append_column(FRESH.name, pa.array(net.fresh))
     rows = rows.append_column(LEANS.name, pa.array(np.zeros(len(rows), dtype=bool)))
     yield from _in_batches(rows.cast(arrow_schema(_final_fields(rules))))
+
+
+def _with_all(rows: pa.Table, rules: NetRules) -> pa.Table:
+    """``rows`` with every possible column, so that the schema is always the same. Added columns are false or null."""
+    schema, known = arrow_schema(rules.columns.with_misfits), {*rows.column_names}
+    nothing = (
+        pa.repeat(False, len(rows)) if each == pa.bool_() else pa.nulls(len(rows), each) for each in schema.types
+    )
+    arrays = [rows[name] if name in known else empty for name, empty in zip(schema.names, nothing, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _whole(batches: Batches, fields: Sequence[NetField]) -> pa.Table:

@@ -59,7 +59,7 @@ def net_change(rows: pa.Table, rules: NetRules) -> NetChange:
     rules = replace(rules, truncates=truncations(rows, shape) if counts.truncates else ())
     changes = rules.counting(rows)
     if rules.nets_by_key:
-        net = rules.rows_by_key(rules.actions(changes), changes)
+        net = rules.rows_by_key(changes)
         columns, table = net.columns, net.rows
         insert_only = rules.only_inserts(are_fresh=bool(net.fresh.all()))
     else:

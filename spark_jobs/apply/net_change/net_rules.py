@@ -17,6 +17,7 @@ from spark_jobs.apply.net_change.rows import NetRows, net_rows
 from spark_jobs.apply.net_change.truncates import Truncation, changes_after, without_truncates
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.schema.moment import Moment
+from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.table_mode import CommitColumn, Mode, holds_changes, keeps_past
@@ -39,6 +40,11 @@ class NetRules:
     def written(self) -> TableShape:
         """The shape of the rows."""
         return self.shape.with_commit_columns(self.commit_columns)
+
+    @property
+    def columns(self) -> NetColumns:
+        """All columns that the rows may have."""
+        return NetColumns.all_possible(self.written, self.mode)
 
     @property
     def nets_by_key(self) -> bool:
@@ -73,15 +79,16 @@ class NetRules:
         ordered = OrderedChanges.of(rows, self.relations, self.shape, halves)
         return Actions.of(ordered, None if halves is None else halves[ordered.order])
 
-    def rows_by_key(self, actions: Actions, given: pa.Table) -> NetRows:
-        """``given``: the rows that the actions were made of, with their commit times where rows say when they changed.
+    def rows_by_key(self, rows: pa.Table, halves: np.ndarray | None = None) -> NetRows:
+        """``rows`` and ``halves``: as for ``actions``, with commit times where the outcome says when rows changed.
 
         Raises DecodeError, UnrepresentableError, NeedsSnapshotError.
         """
+        actions = self.actions(rows, halves)
         if not keeps_past(self.mode):
-            moments = self._moments(actions.ordered, given)
+            moments = self._moments(actions.ordered, rows)
             return net_rows(actions, self.written, moments, truncated=self.truncated, lenient=self.lenient)
-        timeline = Timeline.of(actions, given, self.truncates)
+        timeline = Timeline.of(actions, rows, self.truncates)
         if self.mode == "history":
             return history_rows(timeline, self.written, lenient=self.lenient)
         return soft_delete_rows(timeline, self.written)

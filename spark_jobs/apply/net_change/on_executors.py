@@ -107,7 +107,7 @@ def _mapped(rows: DataFrame, step: TaskStep) -> DataFrame:
 
 def _netted(rows: DataFrame, step: TaskStep, folder: str, rules: NetRules) -> NetSource | None:
     """None if some row can only be computed in the order of the log."""
-    widest = NetColumns.all_possible(rules.written, rules.mode)
+    widest = rules.columns
     asked = [f"bool_or({LEANS.name}) AS leans", f"bool_and({FRESH.name}) AS fresh", *key_ends(rules.shape)]
     asked += [f"bool_or({unchanged(i)}) AS {unchanged(i)}" for i in widest.unchanged]
     asked += [f"count({old_key(i)}) > 0 AS {old_key(i)}" for i in widest.old_keys]

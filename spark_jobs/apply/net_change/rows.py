@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.actions import Actions, Spans
 from spark_jobs.apply.net_change.carry import Carried, Carry, has_unchanged, known_spans
@@ -24,7 +23,6 @@ from spark_jobs.schema.net_columns import (
     OPERATION,
     UPSERT,
     NetColumns,
-    arrow_schema,
     misfit,
     misfit_fields,
     old_key,
@@ -32,7 +30,6 @@ from spark_jobs.schema.net_columns import (
     value,
 )
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode
 
 
 @dataclass(frozen=True)
@@ -238,19 +235,3 @@ def _spread(spans: Spans, rows: np.ndarray, size: int) -> Spans:
     binary = np.zeros(size, dtype=bool)
     binary[rows] = spans.binary
     return Spans(starts, lengths, valid, binary)
-
-
-def all_columns(rows: pa.Table, shape: TableShape, mode: Mode = "mirror") -> pa.Table:
-    """``rows`` with every possible column, so that the schema is always the same. Added columns are false or null."""
-    schema = arrow_schema((*NetColumns.all_possible(shape, mode).fields, *misfit_fields(shape)))
-    arrays = [
-        rows.column(field.name)
-        if field.name in rows.column_names
-        else (
-            pc.fill_null(pa.nulls(len(rows), pa.bool_()), False)
-            if field.type == pa.bool_()
-            else pa.nulls(len(rows), field.type)
-        )
-        for field in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
