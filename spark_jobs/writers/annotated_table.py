@@ -14,10 +14,9 @@ from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_fields import ATTNUM, COMMENT, COMMENTED, annotated, description
-from spark_jobs.writers.delta_table import table_at
+from spark_jobs.writers.delta_table import set_properties, table_at
 from spark_jobs.writers.merge_sql import quoted, sql_text
 from spark_jobs.writers.opened_table import FEATURES, opened_table
-from spark_jobs.writers.table_features import set_properties
 from spark_jobs.writers.table_metadata import commit_metadata, said_by_source
 
 if TYPE_CHECKING:

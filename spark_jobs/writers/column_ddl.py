@@ -21,10 +21,10 @@ from spark_jobs.storage import Location
 from spark_jobs.table_layout import TableLayout
 from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.arrow_ddl import missing_value
-from spark_jobs.writers.delta_table import replace_table, table_columns, with_metadata
+from spark_jobs.writers.delta_table import add_features, replace_table, table_columns, with_metadata
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session
-from spark_jobs.writers.table_features import MAPPED_NAMES, add_features, features_of_columns
+from spark_jobs.writers.table_features import MAPPED_NAMES, features_of_columns
 from spark_jobs.writers.variants import stored_sql
 
 if TYPE_CHECKING:

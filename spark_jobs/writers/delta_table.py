@@ -1,22 +1,24 @@
-"""A Delta table of ours as Spark sees it: its columns, and its creation or replacement."""
+"""A Delta table of ours as Spark sees it: its columns, its properties, and its creation or replacement."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from spark_jobs.delta.table import delta_identifier
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import own_columns
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.errors import is_file_gone
+from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import MIRROR, Form
 from spark_jobs.writers.delta_fields import ATTNUM, MODE, Metadata, annotated, said_in
-from spark_jobs.writers.merge_sql import quoted
-from spark_jobs.writers.table_features import features_of, new_properties
+from spark_jobs.writers.merge_sql import quoted, sql_text
+from spark_jobs.writers.table_features import Feature, features_of, new_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,3 +102,24 @@ def rows_written(path: Location, version: int) -> int:
     """The number of rows that the commit of this version wrote. Another writer may have committed since. Raises OSError
     and ValueError if the commit cannot be read."""
     return next(TransactionLog.of_version(path, version).commits()).output_rows
+
+
+def add_features(spark: SparkSession, path: Location, features: Sequence[Feature]) -> None:
+    """Give the table at ``path`` those of ``features`` that it does not have, in one commit of metadata.
+
+    A property that somebody has set to another value keeps it. Raises Spark's own exceptions.
+    """
+    if not features:
+        return
+    with isolated_session(spark, {}) as own:
+        keys = {row["key"] for row in own.sql(f"SHOW TBLPROPERTIES {delta_identifier(path)}").collect()}
+        set_properties(own, path, {each.key: each.value for each in features if each.key not in keys})
+
+
+def set_properties(spark: SparkSession, path: str, properties: Mapping[str, str], old: Mapping[str, str] = {}) -> None:
+    """Set those of the ``properties`` of a table that are not so already. ``old``: those that it has, as far as that is
+    known. Raises Spark's own exceptions."""
+    others = {name: value for name, value in properties.items() if old.get(name) != value}
+    if others:
+        listed = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in others.items())
+        spark.sql(f"ALTER TABLE {delta_identifier(path)} SET TBLPROPERTIES ({listed})")

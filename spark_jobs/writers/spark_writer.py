@@ -26,7 +26,7 @@ from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.arranged_table import arrange, rewriting
 from spark_jobs.writers.copies_merge import added_copies, merge_copies, with_copies
-from spark_jobs.writers.delta_table import table_at
+from spark_jobs.writers.delta_table import add_features, table_at
 from spark_jobs.writers.merge_sql import (
     MOVED,
     NET_CHANGE,
@@ -39,7 +39,7 @@ from spark_jobs.writers.merge_sql import (
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.past_sql import history_statement, named_mode_columns, open_values_query, soft_delete_statement
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session
-from spark_jobs.writers.table_features import DELETION_VECTORS, add_features
+from spark_jobs.writers.table_features import DELETION_VECTORS
 from spark_jobs.writers.variants import with_variants
 from spark_jobs.writers.write_choice import WriteWay
 

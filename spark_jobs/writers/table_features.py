@@ -6,21 +6,17 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md#table-features
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
-from spark_jobs.delta.table import delta_identifier
 from spark_jobs.object_stores import store_of
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.table_shape import LakeColumn
-from spark_jobs.spark.session import isolated_session
-from spark_jobs.storage import Location
-from spark_jobs.writers.merge_sql import sql_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 # Delta's default has no limit, but a session may set another default for new tables. If a table forgot our transaction
 # identifier, it would accept the same commit twice
@@ -77,24 +73,3 @@ def short_log(path: str) -> dict[str, str]:
     commits, and reads each of them twice then. That takes many requests to an object store, but on a disk little time,
     while each checkpoint takes as long as half a sync."""
     return {CHECKPOINT_PROPERTY: str(CHECKPOINT_INTERVAL)} if store_of(path) is not None else {}
-
-
-def add_features(spark: SparkSession, path: Location, features: Sequence[Feature]) -> None:
-    """Give the table at ``path`` those of ``features`` that it does not have, in one commit of metadata.
-
-    A property that somebody has set to another value keeps it. Raises Spark's own exceptions.
-    """
-    if not features:
-        return
-    with isolated_session(spark, {}) as own:
-        keys = {row["key"] for row in own.sql(f"SHOW TBLPROPERTIES {delta_identifier(path)}").collect()}
-        set_properties(own, path, {each.key: each.value for each in features if each.key not in keys})
-
-
-def set_properties(spark: SparkSession, path: str, properties: Mapping[str, str], old: Mapping[str, str] = {}) -> None:
-    """Set those of the ``properties`` of a table that are not so already. ``old``: those that it has, as far as that is
-    known. Raises Spark's own exceptions."""
-    others = {name: value for name, value in properties.items() if old.get(name) != value}
-    if others:
-        listed = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in others.items())
-        spark.sql(f"ALTER TABLE {delta_identifier(path)} SET TBLPROPERTIES ({listed})")
