@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,11 +48,12 @@ _OF_VERSION = (
 
 @dataclass(frozen=True)
 class OpenedTable:
-    """A table that ``deltalake`` has opened at one version. ``columns``: those that the source has too; ``physical``:
-    the name in the data files of each column, those of the mode included, and ``ids``: its number there, None if the
-    table has none; ``features``: the Delta features that the table uses."""
+    """A table that ``deltalake`` has opened at one version. ``fields``: all of its schema. ``columns``: those that the
+    source has too; ``physical``: the name in the data files of each column, those of the mode included, and ``ids``:
+    its number there, None if the table has none; ``features``: the Delta features that the table uses."""
 
     opened: TableToWrite
+    fields: Sequence[Mapping[str, Any]]
     columns: tuple[DeltaColumn, ...]
     physical: Mapping[str, str]
     ids: Mapping[str, int | None]
@@ -153,7 +155,7 @@ def opened_table(path: Location, version: int | None = None) -> OpenedTable | No
         return None
     physical = {field["name"]: field["metadata"].get(PHYSICAL, field["name"]) for field in fields}
     ids = {field["name"]: field["metadata"].get(COLUMN_ID) for field in fields}
-    return OpenedTable(opened, source_columns(fields), physical, ids, features_of_protocol(protocol))
+    return OpenedTable(opened, fields, source_columns(fields), physical, ids, features_of_protocol(protocol))
 
 
 def features_of_protocol(protocol: ProtocolVersions) -> frozenset[str]:

@@ -26,7 +26,6 @@ from spark_jobs.writers.delta_fields import (
     annotated_fields,
     delta_fields,
     description,
-    known_fields,
     schema_string,
 )
 from spark_jobs.writers.opened_table import FEATURES, OpenedTable
@@ -63,10 +62,10 @@ def commit_metadata(opened: OpenedTable, change: MetadataChange) -> None:
 def columns_altered(opened: OpenedTable, changes: ColumnChanges) -> MetadataChange | None:
     """The change that follows DDL in place: columns are dropped and renamed by column mapping, and added without a
     value. None if Spark has to do it."""
-    fields = known_fields(opened.table)
+    fields = opened.fields
     features = MAPPED_NAMES if changes.dropped or changes.renamed else features_of_columns(changes.added)
     names = frozenset(feature.name for feature in features)
-    if fields is None or not names | opened.features <= FEATURES or _INDEXED in opened.table.metadata().configuration:
+    if not names | opened.features <= FEATURES or _INDEXED in opened.table.metadata().configuration:
         return None
     if any(column.lake_type.kind is LakeKind.VARIANT for column in changes.added):
         return None
@@ -88,13 +87,10 @@ def columns_altered(opened: OpenedTable, changes: ColumnChanges) -> MetadataChan
 
 def said_by_source(opened: OpenedTable, annotations: TableAnnotations) -> MetadataChange:
     """The change after which the table says what the source says about it. Nothing changes if it does already."""
-    metadata, known = opened.table.metadata(), known_fields(opened.table) or ()
-    text, fields = (
-        description(metadata.description, metadata.configuration, annotations),
-        annotated_fields(known, annotations),
-    )
+    metadata, fields = opened.table.metadata(), annotated_fields(opened.fields, annotations)
+    text = description(metadata.description, metadata.configuration, annotations)
     properties = {} if text is None else {COMMENTED: "true" if text else "false"}
-    return MetadataChange(properties=properties, fields=None if fields == [*known] else fields, description=text)
+    return MetadataChange(properties=properties, fields=fields if fields != opened.fields else None, description=text)
 
 
 def _mapped(field: Mapping[str, Any], number: int) -> Field:

@@ -37,7 +37,6 @@ from spark_jobs.writers.delta_fields import (
     MAX_ID,
     annotated_fields,
     delta_fields,
-    known_fields,
     said_in,
     schema_string,
 )
@@ -142,7 +141,7 @@ class WholeTable:
         if not self.has_other_columns:
             return opened.schema
         fields = delta_fields(self.columns, self.mode, self.physical, self.ids)
-        metadata = {field["metadata"].get(ATTNUM): field["metadata"] for field in known_fields(opened.table) or ()}
+        metadata = {field["metadata"].get(ATTNUM): field["metadata"] for field in opened.fields}
         for field in fields:
             field["metadata"] |= said_in(metadata.get(field["metadata"].get(ATTNUM), {}))
         return Schema.from_json(schema_string(annotated_fields(fields, self.said) if self.said else fields))
