@@ -21,23 +21,18 @@ def masked_table_facts(connection: Connection, pipeline: Pipeline) -> tuple[Rela
     holds rows of it is refused."""
     masks = pipeline.masks
     facts = relation_facts(connection, names=tuple(masks), masks=masks) if masks else ()
-    facts = tuple(
-        table
-        for table in facts
-        if pipeline.names_singly(table.name) or why_mask_does_not_fit(table, masks[table.name]) is None
-    )
-    names = {table.name for table in facts}
-    if missing := [str(name) for name in masks if name not in names and pipeline.names_singly(name)]:
+    faults = {table.name: why_mask_does_not_fit(table, masks[table.name]) for table in facts}
+    singly = [name for name in masks if pipeline.names_singly(name)]
+    if missing := [str(name) for name in singly if name not in faults]:
         where = f"in database {connection.info.dbname}"
         raise ConfigurationError(
             f"tables: mask: there is no table {', '.join(missing)} {where}: nothing is read",
             hint="if it was renamed, correct tables:; if it was dropped, drop the slot, take the table out and run"
             " `postgres-cdc recover`: what the slot still holds of it would come unmasked",
         )
-    for table in facts:
-        if error := why_mask_does_not_fit(table, masks[table.name]):
-            raise error
-    return facts
+    if error := next(filter(None, map(faults.get, singly)), None):
+        raise error
+    return tuple(table for table in facts if faults[table.name] is None)
 
 
 def why_mask_does_not_fit(facts: RelationFacts, mask: TableMask) -> ConfigurationError | None:
