@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Protocol
 
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.errors import SchemaChangeError, new_snapshot
+from spark_jobs.schema.column_changes import ColumnChanges
+from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import refused_ddl, spark_errors
 from spark_jobs.table_layout import NO_LAYOUT
-from spark_jobs.writers.arrow_ddl import rewrite_columns_here
-from spark_jobs.writers.column_ddl import alter_columns, rewrite_columns
-from spark_jobs.writers.opened_table import OpenedTable
-from spark_jobs.writers.table_metadata import columns_altered, commit_metadata
+from spark_jobs.writers.arrow_ddl import ArrowDdl
+from spark_jobs.writers.column_ddl import SparkDdl
+from spark_jobs.writers.table_commit import Provenance
+
+
+class ColumnDdl(Protocol):
+    """Changes the columns of one Delta table: Spark does, and the driver's process with Arrow and ``deltalake``."""
+
+    def alter(self, changes: ColumnChanges, /) -> bool:
+        """Follow changes after which every row has what it had. False if another has to do it."""
+
+    def rewrite(self, shape: TableShape, provenance: Provenance, /) -> int | None:
+        """Write all rows with the columns of ``shape`` in their types, in one numbered commit. New columns get their
+        missing value, but not in rows that the source no longer has, which some modes keep. Returns the Delta version;
+        None if another has to do it. Raises OvertakenError, and LakeError."""
 
 
 def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
@@ -25,33 +39,24 @@ def follow_columns(work: TableRange, landed: LandedChanges) -> TableRange:
     a value, they are rewritten in a numbered commit, like every change of rows. Raises OvertakenError, and
     SchemaChangeError where somebody has altered the table so that Delta refuses: clustered it by a column, for example.
     """
-    if work.opened is not None and (done := _followed_here(work, landed, work.opened)) is not None:
-        return done
-    spark = work.run.spark()
+    layout = work.pipeline.table(work.name).options.layout
+    if work.opened is not None and work.pipeline.merge_engine == "auto" and layout == NO_LAYOUT:
+        done = _followed(ArrowDdl(work.opened, work.pipeline.writes), work, landed)
+        if done is not None:
+            return done
+    ddl = SparkDdl(work.run.spark(), work.path, layout)
     failed = f"{work.name}: the columns of {work.path} were not altered"
     with spark_errors(failed, name=work.name, path=work.path), _refusals(work):
-        if landed.columns.rewrites_rows(work.state.mode):
-            provenance = work.columns_provenance(landed.columns.words)
-            layout = work.pipeline.table(work.name).options.layout
-            version = rewrite_columns(spark, work.path, landed.shape, provenance, layout)
-            return replace(work, state=provenance.state(work.name, version))
-        alter_columns(spark, work.path, landed.columns)
-    return work
+        done = _followed(ddl, work, landed)
+    assert done is not None, "Spark follows everything"
+    return done
 
 
-def _followed_here(work: TableRange, landed: LandedChanges, opened: OpenedTable) -> TableRange | None:
-    """The same without Spark; None if Spark has to do it."""
-    if work.pipeline.merge_engine != "auto" or work.pipeline.table(work.name).options.layout != NO_LAYOUT:
-        return None
+def _followed(ddl: ColumnDdl, work: TableRange, landed: LandedChanges) -> TableRange | None:
     if not landed.columns.rewrites_rows(work.state.mode):
-        change = columns_altered(opened, landed.columns)
-        if change is None:
-            return None
-        commit_metadata(opened, change)
-        return work
+        return work if ddl.alter(landed.columns) else None
     provenance = work.columns_provenance(landed.columns.words)
-    written = landed.shape.with_commit_columns(work.state.generation.commit_columns)
-    version = rewrite_columns_here(opened, written, provenance, work.pipeline.writes)
+    version = ddl.rewrite(landed.shape, provenance)
     return None if version is None else replace(work, state=provenance.state(work.name, version))
 
 

@@ -1,15 +1,16 @@
-"""DDL that a Delta table follows without Spark where existing rows get a value or another type: a small table is
-written anew. See ``column_ddl`` for what each change is; where rows stay as they are, ``table_metadata`` follows it."""
+"""DDL that a Delta table follows without Spark: by its metadata alone, or, where existing rows get a value or another
+type, a small table is written anew. See ``column_ddl`` for what each change is."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.values import Fitted, cast_text
+from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.mode_columns import ended_column
 from spark_jobs.schema.relation_facts import NOT_UTF_8
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
@@ -17,26 +18,36 @@ from spark_jobs.table_mode import Mode, holds_changes
 from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.table_metadata import columns_altered, commit_metadata
 from spark_jobs.writers.whole_table import WholeTable
 
 
-def rewrite_columns_here(
-    opened: OpenedTable, shape: TableShape, provenance: Provenance, limits: WriteLimits
-) -> int | None:
-    """Write all rows with the columns of ``shape``, the table as it is written, in one numbered commit: see
-    ``column_ddl.rewrite_columns``. Returns the Delta version; None if Spark has to do it. Raises OvertakenError, and
-    LakeError."""
-    target = WholeTable.of(opened.path, shape, provenance)
-    rows = None if target is None or target.before is None else target.held(limits)
-    if target is None or rows is None:
-        return None
-    attnums = {column.attnum for column in opened.columns}
-    for place, column in enumerate(shape.columns):
-        if column.attnum not in attnums and column.missing is not None:
-            rows = rows.set_column(place, rows.schema.field(place), _filled(rows, column, shape, target.mode))
-    target = replace(target, keeps="some")
-    written = target.written(rows)
-    return target.commit(written.actions, written.rows, provenance)
+@dataclass(frozen=True)
+class ArrowDdl:
+    """DDL on a table at the version at which it was opened. See ``follow_columns.ColumnDdl``."""
+
+    opened: OpenedTable
+    limits: WriteLimits
+
+    def alter(self, changes: ColumnChanges) -> bool:
+        change = columns_altered(self.opened, changes)
+        if change is not None:
+            commit_metadata(self.opened, change)
+        return change is not None
+
+    def rewrite(self, shape: TableShape, provenance: Provenance) -> int | None:
+        shape = shape.with_commit_columns(provenance.generation.commit_columns)
+        target = WholeTable.of(self.opened.path, shape, provenance)
+        rows = None if target is None or target.before is None else target.held(self.limits)
+        if target is None or rows is None:
+            return None
+        attnums = {column.attnum for column in self.opened.columns}
+        for place, column in enumerate(shape.columns):
+            if column.attnum not in attnums and column.missing is not None:
+                rows = rows.set_column(place, rows.schema.field(place), _filled(rows, column, shape, target.mode))
+        target = replace(target, keeps="some")
+        written = target.written(rows)
+        return target.commit(written.actions, written.rows, provenance)
 
 
 def _filled(rows: pa.Table, column: LakeColumn, shape: TableShape, mode: Mode) -> pa.Array | pa.ChunkedArray:

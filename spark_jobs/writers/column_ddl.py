@@ -7,6 +7,7 @@ such change, data files are rewritten only where existing rows get a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -31,22 +32,62 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def alter_columns(spark: SparkSession, path: Location, changes: ColumnChanges) -> None:
-    """Change metadata only, in one commit per statement. After a kill, attribute numbers show what is left to do."""
-    features = MAPPED_NAMES if changes.dropped or changes.renamed else features_of_columns(changes.added)
-    add_features(spark, path, features)
-    table = delta_identifier(path)
-    with isolated_session(spark, {}) as own:
-        if changes.dropped:
-            names = ", ".join(quoted(column.name) for column in changes.dropped)
-            own.sql(f"ALTER TABLE {table} DROP COLUMNS ({names})")
-        for old, new in _renames(changes, held=[column.name for column in table_columns(own, path)]):
-            own.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-        if changes.added:
-            # SQL cannot give a column metadata
-            ddl = ", ".join(f"{quoted(column.name)} {column.lake_type.sql}" for column in changes.added)
-            nothing = with_metadata(own.createDataFrame([], ddl), changes.added)
-            nothing.write.format("delta").mode("append").option("mergeSchema", "true").save(path)
+@dataclass(frozen=True)
+class SparkDdl:
+    """DDL on the table at ``path``, which has this ``layout``. See ``follow_columns.ColumnDdl``. Raises Spark's own
+    exceptions."""
+
+    spark: SparkSession
+    path: Location
+    layout: TableLayout
+
+    def alter(self, changes: ColumnChanges) -> bool:
+        """In one commit per statement. After a kill, attribute numbers show what is left to do."""
+        spark, path = self.spark, self.path
+        features = MAPPED_NAMES if changes.dropped or changes.renamed else features_of_columns(changes.added)
+        add_features(spark, path, features)
+        table = delta_identifier(path)
+        with isolated_session(spark, {}) as own:
+            if changes.dropped:
+                names = ", ".join(quoted(column.name) for column in changes.dropped)
+                own.sql(f"ALTER TABLE {table} DROP COLUMNS ({names})")
+            for old, new in _renames(changes, held=[column.name for column in table_columns(own, path)]):
+                own.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
+            if changes.added:
+                # SQL cannot give a column metadata
+                ddl = ", ".join(f"{quoted(column.name)} {column.lake_type.sql}" for column in changes.added)
+                nothing = with_metadata(own.createDataFrame([], ddl), changes.added)
+                nothing.write.format("delta").mode("append").option("mergeSchema", "true").save(path)
+        return True
+
+    def rewrite(self, shape: TableShape, provenance: Provenance) -> int:
+        spark, path = self.spark, self.path
+        form = provenance.generation.form
+        kept, live = [quoted(column.name) for column in own_columns(form)], live_rows(form.mode) or "false"
+        with rewriting(spark, path, self.layout, shape.columns), committing_session(spark, path, provenance) as own:
+            names = {column.attnum: column.name for column in table_columns(own, path)}
+            new = [column for column in shape.columns if column.attnum not in names]
+            rows = own.read.format("delta").load(path)
+            renamed = rows.selectExpr(
+                *(
+                    f"{_in_type(quoted(names[c.attnum]), c)} AS {_between_sql(c)}"
+                    for c in shape.columns
+                    if c.attnum in names
+                ),
+                *kept,
+            )
+            # a cross join with a row that has no columns could leave no rows
+            filled = renamed.crossJoin(_missing_values(own, new, shape)) if new else renamed
+            named = filled.selectExpr(
+                *(
+                    f"{_between_sql(c) if c.attnum in names else f'CASE WHEN {live} THEN {_between_sql(c)} END'}"
+                    f" AS {quoted(c.name)}"
+                    for c in shape.columns
+                ),
+                *kept,
+            )
+            replace_table(with_metadata(named, shape.columns, form, replaces=rows), path, self.layout)
+            return committed_version(own, path, provenance)
 
 
 def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str]]:
@@ -60,42 +101,6 @@ def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str
         *((old.name, _between(new)) for old, new in changes.renamed if new.attnum in crossing),
         *((_between(new) if new.attnum in crossing else old.name, new.name) for old, new in changes.renamed),
     ]
-
-
-def rewrite_columns(
-    spark: SparkSession, path: Location, shape: TableShape, provenance: Provenance, layout: TableLayout
-) -> int:
-    """Rewrite all rows with the columns of ``shape`` in their types, in one numbered commit.
-
-    New columns get their missing value, but not in rows that the source no longer has, which some modes keep. Returns
-    the Delta version. Raises OvertakenError.
-    """
-    form = provenance.generation.form
-    kept, live = [quoted(column.name) for column in own_columns(form)], live_rows(form.mode) or "false"
-    with rewriting(spark, path, layout, shape.columns), committing_session(spark, path, provenance) as own:
-        names = {column.attnum: column.name for column in table_columns(own, path)}
-        new = [column for column in shape.columns if column.attnum not in names]
-        rows = own.read.format("delta").load(path)
-        renamed = rows.selectExpr(
-            *(
-                f"{_in_type(quoted(names[c.attnum]), c)} AS {_between_sql(c)}"
-                for c in shape.columns
-                if c.attnum in names
-            ),
-            *kept,
-        )
-        # a cross join with a row that has no columns could leave no rows
-        filled = renamed.crossJoin(_missing_values(own, new, shape)) if new else renamed
-        named = filled.selectExpr(
-            *(
-                f"{_between_sql(c) if c.attnum in names else f'CASE WHEN {live} THEN {_between_sql(c)} END'}"
-                f" AS {quoted(c.name)}"
-                for c in shape.columns
-            ),
-            *kept,
-        )
-        replace_table(with_metadata(named, shape.columns, form, replaces=rows), path, layout)
-        return committed_version(own, path, provenance)
 
 
 def _in_type(value: str, column: LakeColumn) -> str:
