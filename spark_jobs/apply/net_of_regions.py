@@ -8,7 +8,7 @@ partition before and after, which was neither attached nor detached: so the tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.apply.landed_changes import LandedChanges
-from spark_jobs.apply.net_change.net_of_range import columns_of_lake, landed_range, net_of_range
+from spark_jobs.apply.net_change.net_of_range import columns_of_lake, computer_of
 from spark_jobs.apply.net_change.on_driver import frame_of, is_broadcast
 from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.apply.staging import staging_folder
@@ -27,6 +27,7 @@ from spark_jobs.change_counts import NO_CHANGES
 from spark_jobs.decode.equal_rows import DistinctRows
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import PartitionsRead
+from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import (
@@ -62,9 +63,10 @@ def net_of_regions(work: TableRange, regions: RegionsRead) -> Iterator[tuple[Net
 
     Raises OvertakenError, SchemaChangeError where only a new snapshot helps, and what reading and decoding raise.
     """
-    landed = landed_range(work) if work.concerns_table() else None
-    _require_same_columns(work, regions.shape, landed)
-    with nullcontext() if landed is None else net_of_range(work, landed) as net:
+    lake_columns = columns_of_lake(work)
+    landed = computer_of(work).landed(lake_columns) if work.concerns_table() else None
+    _require_same_columns(work, lake_columns, regions.shape, landed)
+    with nullcontext() if landed is None else computer_of(work).net(landed) as net:
         if net is not None and net.truncated:
             raise SchemaChangeError.because(work.name, "it was truncated, and partitions of it came or went")
         whole = _Whole.of(work, regions, net)
@@ -73,9 +75,11 @@ def net_of_regions(work: TableRange, regions: RegionsRead) -> Iterator[tuple[Net
             yield source, PartitionsRead(regions.reason, read, str(regions.lsn))
 
 
-def _require_same_columns(work: TableRange, shape: TableShape, landed: LandedChanges | None) -> None:
+def _require_same_columns(
+    work: TableRange, lake_columns: Sequence[DeltaColumn], shape: TableShape, landed: LandedChanges | None
+) -> None:
     """Raises SchemaChangeError unless lake, change log and source have the same columns."""
-    same = has_columns_of(columns_of_lake(work), shape)
+    same = has_columns_of(lake_columns, shape)
     if landed is not None:
         same &= not landed.words and _described(landed.shape) == _described(shape)
     if not same:

@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from spark_jobs.apply.landed_changes import LandedChanges
+from spark_jobs.apply.landed_changes import LandedChanges, described_changes
 from spark_jobs.apply.net_change.appended import appended_truncates
 from spark_jobs.apply.net_change.in_tasks import (
     TaskStep,
@@ -29,6 +27,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.delta.table import delta_identifier
+from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.net_columns import (
     COPIES,
@@ -41,6 +40,8 @@ from spark_jobs.schema.net_columns import (
     unchanged,
 )
 from spark_jobs.schema.table_shape import TableShape
+from spark_jobs.spark.errors import spark_errors
+from spark_jobs.spark.session import isolated_session
 from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.copies_merge import summed_copies
 from spark_jobs.writers.merge_sql import KeyRange
@@ -55,31 +56,37 @@ _ROW_CHANGES = (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE)
 _DESCRIBING = (RowKind.RELATION, RowKind.FACTS, RowKind.TRUNCATE)
 
 
-def describing_rows(spark: SparkSession, work: TableRange) -> pa.Table:
-    """The change log's rows by which the driver knows the range: all but the changes of rows."""
-    return _logged(spark, work, _DESCRIBING).toArrow()
+@dataclass(frozen=True)
+class OnExecutors:
+    """The net change of a large range. See ``NetComputer``."""
 
+    work: TableRange
 
-@contextmanager
-def net_on_executors(spark: SparkSession, work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
-    """The net change of the range that ``landed`` describes. Its files live as long as the context.
+    def landed(self, lake_columns: Sequence[DeltaColumn]) -> LandedChanges | None:
+        work = self.work
+        failed = f"{work.name}: the change log at {work.pipeline.lake.change_log} cannot be read"
+        with isolated_session(work.run.spark(), {}) as spark, spark_errors(failed):
+            return described_changes(_logged(spark, work, _DESCRIBING).toArrow(), work, lake_columns)
 
-    Raises Spark's exceptions, which may wrap an executor's DecodeError, UnrepresentableError or NeedsSnapshotError.
-    """
-    rules = replace(landed.rules, truncates=truncations(landed.rows, landed.shape))
-    logged = _logged(spark, work, _ROW_CHANGES)
-    by_kind = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
-    inserts, updates, deletes = (by_kind.get(kind.value, 0) for kind in _ROW_CHANGES)
-    counts = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
-    changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules)))
-    with staging_folder(work.pipeline.lake, work.state) as folder:
-        if rules.nets_by_key:
-            net = _by_key(changes, rules, 1 + work.bytes // _PARTITION_BYTES, folder)
-        elif holds_changes(rules.mode):
-            net = _appended(changes, rules, landed, folder)
-        else:
-            net = _copies(changes, rules, folder)
-        yield replace(net, changes=counts, truncated=rules.truncated, ended=rules.ended, lenient=rules.lenient)
+    @contextmanager
+    def net(self, landed: LandedChanges) -> Iterator[NetSource]:
+        work = self.work
+        failed = f"{work.name}: {work.windows} were not applied"
+        with isolated_session(work.run.spark(), {}) as spark, spark_errors(failed, name=work.name, path=work.path):
+            rules = replace(landed.rules, truncates=truncations(landed.rows, landed.shape))
+            logged = _logged(spark, work, _ROW_CHANGES)
+            by_kind = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
+            inserts, updates, deletes = (by_kind.get(kind.value, 0) for kind in _ROW_CHANGES)
+            counts = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
+            changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules)))
+            with staging_folder(work.pipeline.lake, work.state) as folder:
+                if rules.nets_by_key:
+                    net = _by_key(changes, rules, 1 + work.bytes // _PARTITION_BYTES, folder)
+                elif holds_changes(rules.mode):
+                    net = _appended(changes, rules, landed, folder)
+                else:
+                    net = _copies(changes, rules, folder)
+                yield replace(net, changes=counts, truncated=rules.truncated, ended=rules.ended, lenient=rules.lenient)
 
 
 def _counting(rows: DataFrame, rules: NetRules) -> DataFrame:
