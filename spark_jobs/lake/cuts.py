@@ -159,19 +159,14 @@ def _latest(lake: Lake) -> tuple[TableToWrite | None, Cut | None]:
 
 
 def _cut_in(cuts: CountedFiles, files: Sequence[DataFile]) -> Cut | None:
-    """The latest cut in these files."""
-    cut = _cut_of_file(cuts, files[0]) if len(files) == 1 else _cut_of(cuts.dataset(files).to_table())
+    """The latest cut in these files, which are never changed, and their names never used again."""
+    newest, name = cuts.path.storage.memory(NewestFile), files[0].path if len(files) == 1 else ""
+    cut = newest.cut if name and name == newest.name else _cut_of(cuts.dataset(files).to_table())
+    if name:
+        newest.name, newest.cut = name, cut
     if cut is None:
         return None
     return replace(cut, written_at=datetime.fromtimestamp(max(file.modified for file in files) / 1000, UTC))
-
-
-def _cut_of_file(cuts: CountedFiles, file: DataFile) -> Cut | None:
-    """The latest cut in one file of the table. Files are never changed, and their names never used again."""
-    newest = cuts.path.storage.memory(NewestFile)
-    if newest.name != file.path:
-        newest.name, newest.cut = file.path, _cut_of(cuts.dataset([file]).to_table())
-    return newest.cut
 
 
 def _cut_of(rows: pa.Table) -> Cut | None:
