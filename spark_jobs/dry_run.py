@@ -14,10 +14,10 @@ from spark_jobs.postgres.fingerprints import fingerprints
 from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.slot import find_slot
 from spark_jobs.postgres.table_sizes import TableSize, read_pace, table_sizes
-from spark_jobs.prepare import BegunGenerations
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint_differences import Differences, kind_of_change
 from spark_jobs.status import PipelineStatus, pipeline_status
+from spark_jobs.tables.configured_otherwise import BegunGenerations
 from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.masked_columns import mask_words

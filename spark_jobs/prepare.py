@@ -14,8 +14,7 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
-from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
-from spark_jobs.tables.configured_otherwise import configured_otherwise, shows_another
+from spark_jobs.tables.configured_otherwise import BegunGenerations
 from spark_jobs.tables.followed_tables import followed_names, nothing_followed
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.masked_columns import mask_words
@@ -85,36 +84,3 @@ def prepare(pipeline: Pipeline) -> Prepared:
         needing = tuple(name for name in needing if began.needs_another(name))
     missing = {name: began.why_from_source(name) for name in needing}
     return Prepared(pipeline, ledger, flushed, tables, missing, stopped)
-
-
-@dataclass(frozen=True)
-class BegunGenerations:
-    """The generations that the tables have, and what the configuration asks for. ``masks``: the words of
-    source tables."""
-
-    pipeline: Pipeline
-    ledger: Ledger
-    masks: Mapping[QualifiedName, str]
-
-    def needs_another(self, name: QualifiedName) -> bool:
-        """Whether the table has no generation in this chapter of the log, or one of another form than configured."""
-        if name in self.ledger.errors:  # an unreadable table is replaced only on request
-            return False
-        state = self.ledger.states.get(name)
-        if state is None:
-            return True
-        if shows_another(self.pipeline, state) is not None:  # applying says so
-            return False
-        if is_of_earlier_chapter(state, self.ledger.identity.chapter):
-            return True
-        return not state.is_lost and (
-            state.generation.form != self.pipeline.form_of(name) or bool(self.why_from_source(name))
-        )
-
-    def why_from_source(self, name: QualifiedName) -> str:
-        """How its types, masks or ignored columns changed: then it must be read from the source, even if its mode
-        changed too. Empty if they did not, or if it has no readable snapshot."""
-        state = self.ledger.states.get(name)
-        if state is None or state.is_lost:
-            return ""
-        return configured_otherwise(self.pipeline, state, self.masks.get(self.pipeline.relation(name), ""))

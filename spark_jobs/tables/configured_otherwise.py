@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError, NeedsSnapshotError, OtherModeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.table_mask import why_masked_otherwise
+from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
+from spark_jobs.tables.ledger import Ledger
 
 
 def shows_another(pipeline: Pipeline, state: TableState) -> LakeError | None:
@@ -49,3 +55,36 @@ def needs_new_generation(
         what = f"{name} is kept in mode {lake_form}, and the configuration says {form}"
         return OtherModeError(what, hint=f"`postgres-cdc sync` changes it; else {new_snapshot(name)}")
     return None
+
+
+@dataclass(frozen=True)
+class BegunGenerations:
+    """The generations that the tables have, and what the configuration asks for. ``masks``: the words of
+    source tables."""
+
+    pipeline: Pipeline
+    ledger: Ledger
+    masks: Mapping[QualifiedName, str]
+
+    def needs_another(self, name: QualifiedName) -> bool:
+        """Whether the table has no generation in this chapter of the log, or one of another form than configured."""
+        if name in self.ledger.errors:  # an unreadable table is replaced only on request
+            return False
+        state = self.ledger.states.get(name)
+        if state is None:
+            return True
+        if shows_another(self.pipeline, state) is not None:  # applying says so
+            return False
+        if is_of_earlier_chapter(state, self.ledger.identity.chapter):
+            return True
+        return not state.is_lost and (
+            state.generation.form != self.pipeline.form_of(name) or bool(self.why_from_source(name))
+        )
+
+    def why_from_source(self, name: QualifiedName) -> str:
+        """How its types, masks or ignored columns changed: then it must be read from the source, even if its mode
+        changed too. Empty if they did not, or if it has no readable snapshot."""
+        state = self.ledger.states.get(name)
+        if state is None or state.is_lost:
+            return ""
+        return configured_otherwise(self.pipeline, state, self.masks.get(self.pipeline.relation(name), ""))
