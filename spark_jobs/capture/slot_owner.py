@@ -6,17 +6,17 @@ nothing tells which log it is.
 from __future__ import annotations
 
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import Pipeline, Source
 from spark_jobs.errors import SlotError
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.publication_comment import PublicationComment, may_write_comment, write_comment
 
 
-def require_own_slot(control: Connection, pipeline: Pipeline) -> None:
+def require_own_slot(control: Connection, pipeline: Pipeline, log: ChangeLog) -> None:
     """For a slot that exists while this lake has landed nothing. Raises SlotError if it is read for another lake."""
     source = pipeline.source
-    if not is_read_for_another(control, pipeline, ChangeLog(pipeline.lake.change_log).id()):
+    if not is_read_for_another(control, source, log.id()):
         return
     raise SlotError(
         f"slot {source.slot} is read for another lake: lake.path {pipeline.lake.path} has no change log, and the"
@@ -26,21 +26,16 @@ def require_own_slot(control: Connection, pipeline: Pipeline) -> None:
     )
 
 
-def is_read_for_another(control: Connection, pipeline: Pipeline, log: str | None) -> bool:
+def is_read_for_another(control: Connection, source: Source, log: str | None) -> bool:
     """Whether the slot is known to be read for another change log than ``log``, and is not to be adopted."""
-    comment = None if pipeline.source.adopt_slot else _comment(control, pipeline)
-    return comment is not None and comment.log_of(pipeline.source.slot) not in (None, log)
+    is_noted = source.has_publications and not source.adopt_slot
+    publication = find_publications(control, source.publications) if is_noted else None
+    comment = None if publication is None else publication.comment
+    return comment is not None and comment.log_of(source.slot) not in (None, log)
 
 
-def note_owner(control: Connection, pipeline: Pipeline, comment: PublicationComment) -> None:
-    """Write into our publication's comment that the slot is read for this lake."""
-    log = ChangeLog(pipeline.lake.change_log).id()
-    name = pipeline.source.publications[0]
-    if log is not None and may_write_comment(control, name):
-        write_comment(control, name, comment.with_log(pipeline.source.slot, log))
-
-
-def _comment(control: Connection, pipeline: Pipeline) -> PublicationComment | None:
-    source = pipeline.source
-    publication = find_publications(control, source.publications) if source.has_publications else None
-    return None if publication is None else publication.comment
+def note_owner(control: Connection, source: Source, comment: PublicationComment, log: ChangeLog) -> None:
+    """Write into our publication's comment that the slot is read for the lake of this log."""
+    log_id, name = log.id(), source.publications[0]
+    if log_id is not None and may_write_comment(control, name):
+        write_comment(control, name, comment.with_log(source.slot, log_id))

@@ -42,11 +42,11 @@ def prepare_slot(control: Connection, pipeline: Pipeline, names: Sequence[Qualif
         elif _unused_slot(control, source.slot) is None:
             require_slot_possible(control, source.slot)  # before anything is created: a refusal leaves no trace
         else:
-            require_own_slot(control, pipeline)
+            require_own_slot(control, pipeline, log)
         if checkpoint is None:
             log.create()  # before the source is touched: the lake may not be writable
         if source.has_publications and relations:
-            _prepare_publications(control, pipeline, relations, is_new=checkpoint is None)
+            _prepare_publications(control, pipeline, relations, log, is_new=checkpoint is None)
         elif checkpoint is None:
             require_tables(control, relations)
         require_withheld(control, pipeline)
@@ -60,14 +60,14 @@ def prepare_slot(control: Connection, pipeline: Pipeline, names: Sequence[Qualif
 
 
 def _prepare_publications(
-    control: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], *, is_new: bool
+    control: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], log: ChangeLog, *, is_new: bool
 ) -> None:
     source, lists = pipeline.source, column_lists(control, pipeline, names)
     publication = ensure_publications(
         control, source.publications, names if pipeline.alters_publication else None, lists
     )
     if publication.comment is not None and (is_new or publication.comment.log_of(source.slot) is None):
-        note_owner(control, pipeline, publication.comment)
+        note_owner(control, source, publication.comment, log)
 
 
 def _unused_slot(control: Connection, slot: str) -> Slot | None:

@@ -114,7 +114,7 @@ def _check_slot(control: Connection, pipeline: Pipeline, slot: Slot, owner: Lake
             f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {source.plugin}",
             hint="correct source.plugin, or source.slot",
         )
-    if is_read_for_another(control, pipeline, owner.log):
+    if is_read_for_another(control, source, owner.log):
         raise SlotError(
             f"slot {slot.slot_name} is read for another lake than {pipeline.lake.path}: the comment of publication"
             f" {source.publications[0]} names its change log",
