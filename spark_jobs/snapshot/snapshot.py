@@ -61,7 +61,7 @@ def _at_one_lsn(work: SnapshotWork, exports: Exporter) -> tuple[TableSnapshot, .
     work = replace(work, checkpoint=exports.begin(work.checkpoint))
     try:
         with exports.exported(work.run.progress) as (exported, shows):
-            require_same_server(work)  # the log's server must have exported it
+            require_same_server(shows, work)  # the log's server must have exported it
             with cuts_forgotten(work.run, work.names):
                 return snapshot_tables(work, exported, shows)
     except SnapshotWaitsError as error:

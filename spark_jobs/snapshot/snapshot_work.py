@@ -14,7 +14,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.bulk_read import BulkConnect
-from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
@@ -89,7 +89,6 @@ def wanted_snapshots(
     return SnapshotWork(run.of(pipeline), table_names, checkpoint, connect, reasons or {}, asked), stopped
 
 
-def require_same_server(work: SnapshotWork) -> None:
-    """Raises BreakError unless the source is the server that the change log was read from."""
-    with connected(work.pipeline.source.dsn) as connection:
-        check_identity(work.pipeline, work.checkpoint, slot_identity(connection, work.pipeline))
+def require_same_server(connection: Connection, work: SnapshotWork) -> None:
+    """Raises BreakError unless the connection is to the server that the change log was read from."""
+    check_identity(work.pipeline, work.checkpoint, slot_identity(connection, work.pipeline))

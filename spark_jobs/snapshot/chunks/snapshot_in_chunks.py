@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.errors import CdcError, SnapshotGoesOnError
+from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Step
 from spark_jobs.snapshot.chunks.adoption import Adoption, void_if_changed
 from spark_jobs.snapshot.chunks.chunk_readers import (
@@ -60,7 +61,8 @@ def _read_on(chunked: ChunkedTable, pace: Pace) -> TableSnapshot:
     with work.run.guard.table(chunked.name):
         if (before := table.state()) is not None:
             table.require_accepted(chunked.read, before)
-        require_same_server(work)
+        with connected(work.pipeline.source.dsn) as connection:
+            require_same_server(connection, work)
         chunked.keep_plan()
         done = _converted(chunked, _all_read(chunked, pace))
     return finished(chunked, done)
