@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.column_options import OnUnrepresentable as OnUnrepresentable
 from spark_jobs.decode.array_text import array_elements
+from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.clamp import clamped
 from spark_jobs.decode.datetimes import parse_dates, parse_timestamps
 from spark_jobs.decode.fitted_decimal import fitted_decimals
@@ -25,6 +26,7 @@ from spark_jobs.decode.json_numbers import with_other_numbers
 from spark_jobs.decode.text_column import TextColumn, mask_where
 from spark_jobs.errors import DecodeError, UnrepresentableError, corrected_value
 from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.wire_type import WireType
 
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
 OUT_OF_RANGE = "infinity, or a year before 1 or beyond 9999"
@@ -58,15 +60,22 @@ class Parsed:
 
 
 def cast_text(
-    column: pa.Array, lake_type: LakeType, *, name: str, table: str, on_unrepresentable: OnUnrepresentable = "error"
+    column: pa.Array,
+    lake_type: LakeType,
+    wire_type: WireType | None = None,
+    *,
+    name: str,
+    table: str,
+    on_unrepresentable: OnUnrepresentable = "error",
 ) -> Fitted:
-    """Cast ``column``, PostgreSQL's text output as strings or binary, to ``lake_type.arrow``.
+    """Cast ``column``, PostgreSQL's text output as strings or binary, to ``lake_type.arrow``. ``wire_type``: of what a
+    server has printed; None for text that is the same in every version.
 
     Nulls stay nulls. Unrepresentable values become null under ``"null"``; under ``"clamp"`` see ``clamped``. Raises
     DecodeError for text PostgreSQL does not write, and under ``"error"`` UnrepresentableError for unrepresentable
     values. Both name ``table`` and ``name``, never the value.
     """
-    text = TextColumn.of(column)
+    text = TextColumn.of(column if wire_type is None else as_printed_since_15(column, wire_type))
     try:
         parsed = parse_text(text, lake_type)
     except (pa.ArrowInvalid, ValueError):

@@ -8,7 +8,6 @@ from enum import Enum
 import pyarrow as pa
 
 from spark_jobs.decode.binary.cast import cast_binary
-from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.masked_text import masked_text
 from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType
@@ -74,5 +73,4 @@ class SnapshotColumn:
             return Fitted(read)
         if self.form is ReadForm.BINARY:
             return cast_binary(read, wire, self.lake_type, name=self.name, table=table, on_unrepresentable=policy)
-        read = as_printed_since_15(read, wire)
-        return cast_text(read, self.lake_type, name=self.name, table=table, on_unrepresentable=policy)
+        return cast_text(read, self.lake_type, wire, name=self.name, table=table, on_unrepresentable=policy)

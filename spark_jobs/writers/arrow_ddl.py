@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.values import Fitted, cast_text
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.mode_columns import ended_column
@@ -69,8 +68,9 @@ def missing_value(column: LakeColumn, shape: TableShape) -> Fitted:
     assert column.missing is not None
     text = pa.array([column.missing.encode(errors=NOT_UTF_8)], pa.binary())
     return cast_text(
-        as_printed_since_15(text, column.binary_type),
+        text,
         column.lake_type,
+        column.binary_type,
         name=column.name,
         table=str(shape.name),
         on_unrepresentable=column.on_unrepresentable,

@@ -230,8 +230,9 @@ def _on_both_ways(
     for read, text, facts_of in zip(batch.columns, sent, facts.columns, strict=True):
         column = snapshot_column(replace(facts_of, on_unrepresentable="null"))
         found = column.values(read, table="t").values
-        named = {"name": column.name, "table": "t"}
-        expected = cast_text(pa.array([text], pa.string()), column.lake_type, **named, on_unrepresentable="null").values
+        sent_alone = pa.array([text], pa.string())
+        fitted = cast_text(sent_alone, column.lake_type, name=column.name, table="t", on_unrepresentable="null")
+        expected = fitted.values
         assert found.type == expected.type == column.lake_type.arrow
         if pa.types.is_floating(found.type):  # to Arrow NaN is no NaN, and 0 is -0
             found, expected = found.cast(pa.string()), expected.cast(pa.string())

@@ -12,7 +12,6 @@ from spark_jobs.apply.net_change.actions import Actions, Spans
 from spark_jobs.apply.net_change.carry import Carried, Carry, has_unchanged, known_spans
 from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.decode.binary.cast import cast_binary
-from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.decode.values import Fitted, cast_text
@@ -206,8 +205,7 @@ def typed_values(ordered: OrderedChanges, index: int, spans: Spans) -> Fitted:
     policy, binary_type = column.on_unrepresentable, column.binary_type
 
     def in_text(values: pa.Array) -> Fitted:
-        values = as_printed_since_15(values, binary_type)
-        return cast_text(values, to, name=name, table=table, on_unrepresentable=policy)
+        return cast_text(values, to, binary_type, name=name, table=table, on_unrepresentable=policy)
 
     def in_binary(values: pa.Array) -> Fitted:
         return cast_binary(values, binary_type, to, name=name, table=table, on_unrepresentable=policy)
