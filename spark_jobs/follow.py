@@ -1,7 +1,8 @@
 """Follow the source all day in one process: windows are captured and applied as they come, with one Spark session.
 
-One thread captures: it lands what is there and lets the slot advance, whatever Spark is doing. The other one applies
-everything that is landed, at most once per interval. They wait for each other only while tables are prepared.
+One thread captures, once per interval: it lands what is there and lets the slot advance, whatever Spark is doing. The
+other one applies all that is landed, as soon as the first has caught up. While it has not, or fails, that one goes on
+nevertheless.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from spark_jobs.spark.provider import SparkProvider
 
 # how long a failed piece of work is left alone: doubled with each failure in a row
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+# after so many intervals what is landed is applied although capturing has not caught up
+_BEHIND = 1.5
 # how often, in seconds, to look for tables that were added to the publication
 _PREPARE_EVERY = 60.0
 
@@ -121,6 +124,7 @@ class Follower:
         self._pipeline, self._spark, self._every = pipeline, spark, every
         self._stopping, self._report = stopping, report
         self._landed, self._lock = _Landed(), threading.Lock()
+        self._captured = threading.Event()  # capturing has caught up, has failed or has ended
         self._slot = threading.Lock()  # preparing and capturing both take the slot's advisory lock in the source
         self._exporter = Exporter(pipeline.source.dsn, IN_ROUNDS)
         self._waiting: dict[QualifiedName, CdcError] = {}
@@ -145,7 +149,7 @@ class Follower:
                     capturing.start()
                 if defects:
                     raise defects[0]
-                self._stopping.wait(max(0.0, self._every - (time.monotonic() - started)))
+                self._wait(started, capturing)
             if capturing.is_alive():
                 capturing.join()
             if self._prepared_at is not None:
@@ -157,17 +161,30 @@ class Follower:
                 capturing.join()
             self._exporter.close()
 
+    def _wait(self, started: float, capturing: threading.Thread) -> None:
+        """In step with the capturing thread: rounds of a clock of their own would begin when what is landed is already
+        half an interval old."""
+        if capturing.is_alive():
+            self._captured.wait(max(0.0, started + _BEHIND * self._every - time.monotonic()))
+            self._captured.clear()
+        else:
+            self._stopping.wait(max(0.0, started + self._every - time.monotonic()))
+
     def _capture_on(self, defects: list[BaseException]) -> None:
         """The capturing thread; it does not pause while the change log is behind."""
         try:
             while not self._stopping.is_set():
+                started = time.monotonic()
                 caught_up = self._capture()
                 pause = self._landed.pause
-                wait = self._every if pause is None else max(0.0, pause.until - time.monotonic())
                 if caught_up or pause is not None:
-                    self._stopping.wait(wait)
+                    self._captured.set()
+                    until = started + self._every if pause is None else pause.until
+                    self._stopping.wait(max(0.0, until - time.monotonic()))
         except BaseException as error:  # noqa: BLE001 - raised by the other thread
             defects.append(error)
+        finally:
+            self._captured.set()
 
     def _capture(self) -> bool:
         moment = time.monotonic()

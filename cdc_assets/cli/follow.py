@@ -63,7 +63,7 @@ def command(
 ) -> Outcome:
     """Sync all day in one process, with one Spark session that stays warm.
 
-    Windows are captured all the time, and applied at most once per --every. A table that stops
+    Once per --every, what has changed is captured, then applied. A table that stops
     is tried again, after 5 seconds, then 10, up to 5 minutes. After SIGTERM or Ctrl-C what is captured is applied in
     a last round, which says how much is not captured; the exit code is 0. With --json it prints one line per round,
     otherwise one for each round that did something.

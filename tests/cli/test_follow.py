@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.session_conf import INTERPRETED
 from spark_jobs.status import pipeline_status
 from tests.cli.command import SPARK, configured
 from tests.cli.following import following
+from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
@@ -71,6 +74,24 @@ def test_it_goes_on_until_it_is_told_to_stop(
     )
     if not last["lag_bytes"]:
         lake.assert_equal()
+
+
+def test_what_was_captured_is_applied_at_once(database: Database, tmp_path: Path) -> None:
+    """Capturing and applying both work once per interval. They are in step: neither waits for the other's next hour."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stopping = threading.Event()
+    applied: list[QualifiedName] = []
+
+    def report(done: FollowRound) -> None:
+        if done.snapshots:
+            database.execute("INSERT INTO t VALUES (1)")
+        applied.extend(done.applied)
+        if done.applied or done.errors:
+            stopping.set()
+
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.t")
+    Follower(pipeline, no_spark, every=3600, stopping=stopping, report=report).run()
+    assert applied == [QualifiedName("public", "t")]
 
 
 def test_wrong_options_are_one_line(tmp_path: Path) -> None:
