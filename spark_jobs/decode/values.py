@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from spark_jobs.column_options import OnUnrepresentable as OnUnrepresentable
 from spark_jobs.decode.array_text import array_elements
-from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.clamp import clamped
 from spark_jobs.decode.datetimes import parse_dates, parse_timestamps
 from spark_jobs.decode.fitted_decimal import fitted_decimals
@@ -26,7 +25,7 @@ from spark_jobs.decode.json_numbers import with_other_numbers
 from spark_jobs.decode.text_column import TextColumn, mask_where
 from spark_jobs.errors import DecodeError, UnrepresentableError, corrected_value
 from spark_jobs.schema.lake_types import LakeKind, LakeType
-from spark_jobs.schema.wire_type import WireType
+from spark_jobs.schema.wire_type import Family, WireType
 
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
 OUT_OF_RANGE = "infinity, or a year before 1 or beyond 9999"
@@ -284,3 +283,20 @@ _CHOSEN: dict[LakeKind, Callable[[TextColumn, LakeType], Parsed]] = {
     LakeKind.BINARY: _uuid,
     LakeKind.VARIANT: _variant,
 }
+
+
+def as_printed_since_15(column: pa.Array, wire_type: WireType) -> pa.Array:
+    r"""PostgreSQL's text of a column of this type, with ``\ooo`` for a ``"char"`` above 127.
+
+    PostgreSQL 14 prints that byte alone, which is no UTF-8. In a database with an encoding of one byte per character,
+    the server has made a character of it before, which remains.
+    """
+    if wire_type.family is not Family.CHAR:
+        return column
+    encoded = column.cast(pa.binary()).dictionary_encode()
+    texts = [_escaped(text) for text in encoded.dictionary.to_pylist()]
+    return pc.take(pa.array(texts, pa.binary()), encoded.indices)
+
+
+def _escaped(text: bytes) -> bytes:
+    return b"\\%03o" % text[0] if len(text) == 1 and text[0] > 127 else text

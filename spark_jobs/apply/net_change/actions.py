@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.decode.binary.cast import text_of_binary
-from spark_jobs.decode.char_output import as_printed_since_15
 from spark_jobs.decode.columnar import DELETE, INSERT, UPDATE
 from spark_jobs.decode.gather import gather
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.decode.tuple_vectors import BINARY, TEXT, UNCHANGED
-from spark_jobs.decode.values import Fitted
+from spark_jobs.decode.values import Fitted, as_printed_since_15
 from spark_jobs.errors import NeedsSnapshotError, new_snapshot
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.table_shape import TableShape
