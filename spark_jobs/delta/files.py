@@ -1,11 +1,16 @@
-"""The lake's storage through Arrow's filesystems, for work that does not need Spark."""
+"""The lake's storage through Arrow's filesystems, for work that does not need Spark: folders and what lies in them,
+listed so that what is deleted is deleted by name."""
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -20,6 +25,7 @@ from spark_jobs.retries import again_when_lost
 from spark_jobs.storage import Location
 
 Answer = TypeVar("Answer")
+_NANOSECONDS = 1_000_000  # of a millisecond
 REACHABLE = "check lake.path, its permissions, and the credentials of its storage"
 WRITABLE = "check lake.path, its permissions, the room on its disk, and the credentials of its storage"
 
@@ -132,3 +138,69 @@ def ask_tables(
 
     with ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="lake") as pool:
         return dict(zip(names, pool.map(answer_or_error, names), strict=True))
+
+
+@dataclass(frozen=True)
+class LakeFile:
+    """``name``: its path below the folder that was listed. ``modified``: in milliseconds since 1970, by the storage."""
+
+    name: str
+    size: int
+    modified: int
+
+
+def entries(path: Location) -> dict[str, LakeFile | None]:
+    """What lies directly in the folder, by name: a file, or None for a folder. Empty if there is no such folder."""
+    filesystem, folder = lake_filesystem(path)
+    with lake_errors(f"{path} cannot be listed"):
+        infos = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return {
+        info.base_name: None if info.type == fs.FileType.Directory else _file(info.base_name, info)
+        for info in sorted(infos, key=lambda info: str(info.path))
+    }
+
+
+def files_below(path: Location) -> tuple[LakeFile, ...]:
+    """All files below the folder, in order. A symbolic link is one file, whatever it leads to: what is behind it may be
+    anybody's."""
+    filesystem, folder = lake_filesystem(path)
+    with lake_errors(f"{path} cannot be listed"):
+        if isinstance(filesystem, fs.LocalFileSystem):
+            files = _below_local(folder)
+        else:
+            listed = filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
+            start = len(folder.rstrip("/")) + 1
+            files = [_file(info.path[start:], info) for info in listed if info.type == fs.FileType.File]
+    return tuple(sorted(files, key=lambda file: file.name))
+
+
+def remove_empty_folders(path: Location) -> None:
+    """Remove the folder and those in it, if no file is in them. One that cannot be removed does no harm."""
+    filesystem, folder = lake_filesystem(path)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        for inner, _, _ in os.walk(folder, topdown=False):
+            with suppress(OSError):
+                Path(inner).rmdir()
+    elif not files_below(path):
+        with suppress(OSError):
+            filesystem.delete_dir(folder)
+
+
+def _file(name: str, info: fs.FileInfo) -> LakeFile:
+    modified = time.time_ns() if info.mtime_ns is None else info.mtime_ns
+    return LakeFile(name, info.size or 0, modified // _NANOSECONDS)
+
+
+def _below_local(folder: str) -> list[LakeFile]:
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    lake_files = []
+    for inner, folders, files in os.walk(folder, onerror=refuse):
+        links = [name for name in folders if Path(inner, name).is_symlink()]
+        for name in (*files, *links):
+            file = Path(inner, name)
+            stat = file.lstat()
+            lake_files.append(LakeFile(str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns // _NANOSECONDS))
+    return lake_files

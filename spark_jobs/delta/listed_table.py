@@ -24,15 +24,18 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from spark_jobs.delta.commit import commit_name, commit_of, time_now
 from spark_jobs.delta.commit_errors import overtaken
+from spark_jobs.delta.files import LakeFile, files_below
 from spark_jobs.delta.history import History
 from spark_jobs.delta.own_commit import Action, add_action, commit_info, remove_action, write_commit
-from spark_jobs.delta.removal import OF_DELTA, LakeFile, files_below
 from spark_jobs.delta.table import table_gone
 from spark_jobs.delta.transaction_log import note_version
 from spark_jobs.delta.whole_files import content_of, delete_files
 from spark_jobs.storage import Location
 
 _OF_LOG = re.compile(r"_delta_log/\.?(\d{20})\.(json|crc|checkpoint(?:\.\d+\.\d+)?\.parquet)(\.crc)?")
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# how writers of Delta tables name data files and deletion vectors, and Hadoop the checksums beside them
+OF_DELTA = re.compile(rf"(.*/)?[^/]*{_UUID}[^/]*\.(parquet|bin|crc)")
 # Hadoop writes it beside a file in a local folder
 _CHECKSUM = re.compile(r"(.*/)?\.([^/]+)\.crc")
 # of each kind of action, in the order in which those of one commit count: the file that a deletion vector is added to

@@ -24,10 +24,9 @@ from spark_jobs.delta.checkpoints import shorten_log
 from spark_jobs.delta.commit import time_now
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import FILE_BYTES, DataFiles, Layout
-from spark_jobs.delta.files import WRITABLE
+from spark_jobs.delta.files import WRITABLE, LakeFile
 from spark_jobs.delta.history import History
 from spark_jobs.delta.listed_table import ListedTable
-from spark_jobs.delta.removal import LakeFile
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.errors import LakeError, OvertakenError

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.removal import files_below, remove_empty_folders
+from spark_jobs.delta.files import files_below, remove_empty_folders
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.doctor.checks import Check, fail, ok, warn

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.files import ask_tables
-from spark_jobs.delta.removal import OF_DELTA, LakeFile, entries, files_below, remove_empty_folders
+from spark_jobs.delta.files import LakeFile, ask_tables, entries, files_below, remove_empty_folders
+from spark_jobs.delta.listed_table import OF_DELTA
 from spark_jobs.delta.table import open_table
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.drop.drop_report import Kind, Left, Removal

@@ -20,8 +20,8 @@ from spark_jobs.apply.staging import sweep_staging
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.delta.checkpoints import CHECKPOINT_PROPERTY, write_checkpoint
+from spark_jobs.delta.files import remove_empty_folders
 from spark_jobs.delta.listed_table import ListedTable
-from spark_jobs.delta.removal import remove_empty_folders
 from spark_jobs.delta.table import delta_identifier, table_errors
 from spark_jobs.errors import LakeError, NeedsSnapshotError
 from spark_jobs.forget.row_keys import RowKeys, matches

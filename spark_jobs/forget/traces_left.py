@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.configuration import Pipeline
-from spark_jobs.delta.files import lake_errors
+from spark_jobs.delta.files import files_below, lake_errors
 from spark_jobs.delta.listed_table import ListedTable
-from spark_jobs.delta.removal import files_below
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.upkeep import Chosen
 from spark_jobs.delta.whole_files import content_of

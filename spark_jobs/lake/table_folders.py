@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.files import ask_tables
-from spark_jobs.delta.removal import entries
+from spark_jobs.delta.files import ask_tables, entries
 from spark_jobs.errors import LakeError
 from spark_jobs.folder_template import MESSAGES_FOLDER
 from spark_jobs.lake.cuts import latest_cut

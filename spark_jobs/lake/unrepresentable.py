@@ -28,9 +28,8 @@ from spark_jobs.delta.commit import Transaction, time_now
 from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.delta.data_files import DataFiles, Layout
-from spark_jobs.delta.files import WRITABLE, create_local_folder, table_filesystem
+from spark_jobs.delta.files import WRITABLE, create_local_folder, files_below, table_filesystem
 from spark_jobs.delta.history import FOR_READERS, History
-from spark_jobs.delta.removal import files_below
 from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, keep_small
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write

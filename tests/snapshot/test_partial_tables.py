@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.configuration import Lake, Retention, Table
-from spark_jobs.delta.removal import files_below
+from spark_jobs.delta.files import files_below
 from spark_jobs.drop.drop import drop
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.object_stores import storage_options

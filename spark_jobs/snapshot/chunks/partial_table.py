@@ -17,9 +17,9 @@ from deltalake.transaction import AddAction
 
 from spark_jobs.delta.checkpoints import write_checkpoint
 from spark_jobs.delta.commit import Transaction
+from spark_jobs.delta.files import files_below, remove_empty_folders
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.own_commit import create_table
-from spark_jobs.delta.removal import files_below, remove_empty_folders
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.errors import OvertakenError
 from spark_jobs.qualified_name import QualifiedName

@@ -18,8 +18,7 @@ import numpy as np
 from deltalake.transaction import AddAction
 
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.files import REQUESTS_AT_ONCE, lake_errors
-from spark_jobs.delta.removal import files_below, remove_empty_folders
+from spark_jobs.delta.files import REQUESTS_AT_ONCE, files_below, lake_errors, remove_empty_folders
 from spark_jobs.delta.whole_files import content_of, create_file, delete_files
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.qualified_name import QualifiedName

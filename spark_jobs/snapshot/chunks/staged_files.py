@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from spark_jobs.delta.data_files import DataFiles, Layout
-from spark_jobs.delta.files import create_local_folder, lake_errors, table_filesystem
-from spark_jobs.delta.removal import files_below
+from spark_jobs.delta.files import create_local_folder, files_below, lake_errors, table_filesystem
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.schema.net_columns import arrow_schema, value, value_fields
 from spark_jobs.schema.table_shape import TableShape
