@@ -10,7 +10,6 @@ from psycopg import sql
 
 from spark_jobs.column_options import ColumnOptions
 from spark_jobs.configuration import Adopted, Table
-from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.postgres.catalogue import relation_facts
@@ -91,15 +90,13 @@ def _divided(connection: Connection, work: SnapshotWork, relid: int) -> tuple[Ct
 
 
 @dataclass(frozen=True)
-class PlannedTable:
-    """One table of ``work``, to be read in ``exported``. ``began``: when the reading of an automatic snapshot began;
-    None: now."""
+class TableToRead:
+    """One table of ``work``, to be read in ``exported``."""
 
     work: SnapshotWork
     exported: ExportedSnapshot
     name: QualifiedName
     seen: SeenTable
-    began: datetime | None = None
 
     @property
     def configured(self) -> Table:
@@ -113,14 +110,8 @@ class PlannedTable:
     def sent(self) -> PublishedTable | None:
         return self.seen.published
 
-    def read(self) -> TableRead | CdcError:
-        """Plan the read; a PreconditionError when the table does not exist or cannot be followed."""
-        try:
-            return self._read()
-        except CdcError as error:
-            return error
-
-    def _read(self) -> TableRead:
+    def planned_read(self) -> TableRead:
+        """How it is read. Raises PreconditionError when it does not exist or cannot be followed."""
         ranges = () if self.configured.begins_empty else self.seen.ranges
         if self.seen.existing is not None and self.seen.existing.fault:
             raise self.seen.existing.fault
@@ -152,13 +143,6 @@ class PlannedTable:
         assert self.seen.facts is not None
         return with_options(self.seen.facts, self.options)
 
-    def rows_where(self, read: TableRead, condition: sql.Composable) -> str:
-        """The query for those of the table's rows that meet ``condition``."""
-        columns, relation = [column.name for column in read.columns], self.configured.relation
-        is_whole = all(part.leaf == relation for part in self.seen.ranges)
-        named = sql.SQL("ONLY {}" if is_whole else "{}").format(sql.Identifier(relation.nspname, relation.relname))
-        return rows_query(self.described, columns, rows_from(named, condition, self.row_filter))
-
     def _ignored(self, facts: RelationFacts) -> frozenset[int]:
         """The numbers of the columns that were added since the table's first snapshot, if they are kept out of the
         lake."""
@@ -182,9 +166,47 @@ class PlannedTable:
     def form(self) -> Form:
         return self.configured.form
 
-    def written(self, read: TableRead) -> TableShape:
+    @property
+    def mask(self) -> str:
+        """The word of the table's masks, empty without any."""
+        return self.seen.facts.mask if self.seen.facts is not None else ""
+
+    @property
+    def path(self) -> Location:
+        return self.work.pipeline.lake.table(self.name)
+
+    def state(self) -> TableState | None:
+        """The Delta table as it is now. Raises LakeError if it shows another source table."""
+        pipeline = self.work.pipeline
+        state = table_state(pipeline.lake, self.name, *self.work.checkpoint.identity.stream)
+        if state is not None and (error := shows_another(pipeline, state)):
+            raise error
+        return state
+
+
+@dataclass(frozen=True)
+class PlannedTable(TableToRead):
+    """A table, and how it is ``read``. ``began``: when the reading of an automatic snapshot began; None: now."""
+
+    read: TableRead
+    began: datetime | None = None
+
+    @classmethod
+    def of(cls, table: TableToRead, began: datetime | None = None) -> PlannedTable:
+        """Raises as ``planned_read`` does."""
+        return cls(table.work, table.exported, table.name, table.seen, table.planned_read(), began)
+
+    def rows_where(self, condition: sql.Composable) -> str:
+        """The query for those of the table's rows that meet ``condition``."""
+        columns, relation = [column.name for column in self.read.columns], self.configured.relation
+        is_whole = all(part.leaf == relation for part in self.seen.ranges)
+        named = sql.SQL("ONLY {}" if is_whole else "{}").format(sql.Identifier(relation.nspname, relation.relname))
+        return rows_query(self.described, columns, rows_from(named, condition, self.row_filter))
+
+    @property
+    def written(self) -> TableShape:
         """The table as it is written."""
-        shape = read.shape.with_commit_columns(self.form.commit_columns)
+        shape = self.read.shape.with_commit_columns(self.form.commit_columns)
         return replace(shape, annotations=self.annotations)
 
     @property
@@ -197,24 +219,16 @@ class PlannedTable:
         return keeps_past(mode) and (before.mode, was.types, was.mask) == (mode, self.options.types, self.mask)
 
     @property
-    def mask(self) -> str:
-        """The word of the table's masks, empty without any."""
-        return self.seen.facts.mask if self.seen.facts is not None else ""
-
-    @property
-    def path(self) -> Location:
-        return self.work.pipeline.lake.table(self.name)
-
-    @property
     def failed(self) -> str:
         return f"{self.name}: snapshot at {self.exported.lsn} failed"
 
-    def writer(self, read: TableRead) -> Engine:
+    @property
+    def writer(self) -> Engine:
         """What writes it: the driver's process reads it, too, and executors do where Spark writes a large table."""
         pipeline = self.work.pipeline
         if self.options.layout != NO_LAYOUT:
             return "spark"
-        return snapshot_writer(pipeline.merge_engine, pipeline.spark, is_small=read.is_small)
+        return snapshot_writer(pipeline.merge_engine, pipeline.spark, is_small=self.read.is_small)
 
     @property
     def source(self) -> SnapshotSource:
@@ -225,15 +239,7 @@ class PlannedTable:
     def moment(self) -> Moment:
         return Moment(self.exported.lsn, self.seen.at)
 
-    def state(self) -> TableState | None:
-        """The Delta table as it is now. Raises LakeError if it shows another source table."""
-        pipeline = self.work.pipeline
-        state = table_state(pipeline.lake, self.name, *self.work.checkpoint.identity.stream)
-        if state is not None and (error := shows_another(pipeline, state)):
-            raise error
-        return state
-
-    def require_accepted(self, read: TableRead, before: TableState) -> None:
+    def require_accepted(self, before: TableState) -> None:
         """Raises RefusedChangeError if the snapshot would change columns in a way that the configuration refuses."""
         policy = self.work.pipeline.schema_policy(self.name)
         if self.work.asked or not policy.refused_in_snapshots:
@@ -241,16 +247,16 @@ class PlannedTable:
         lake_columns, kept = self._held(before), before.differing.kept_numbers
         # with other chosen types or masks the lake's types differ whatever the source did
         types = (before.generation.types, before.generation.mask) == (self.options.types, self.mask)
-        by_number = self._is_of_same_table(before, read.shape.relid)
+        by_number = self._is_of_same_table(before, self.read.shape.relid)
         where = f"at {self.exported.lsn}"
         refused = refused_columns(
-            self.name, lake_columns, read.shape, policy, where, types=types, by_number=by_number, kept=kept
+            self.name, lake_columns, self.read.shape, policy, where, types=types, by_number=by_number, kept=kept
         )
         if refused is not None:
             raise refused.within(self.reason) if self.reason else refused
 
-    def provenance(self, read: TableRead, before: TableState | None) -> Provenance:
-        """The provenance of the commit that replaces the state ``before`` by what is ``read``."""
+    def provenance(self, before: TableState | None) -> Provenance:
+        """The provenance of the commit that replaces the state ``before``."""
         word = self.seen.fingerprint.word if self.seen.fingerprint is not None else ""
         missing = self.sent.missing_operations if self.sent is not None else ()
         generation = Generation(
@@ -269,11 +275,11 @@ class PlannedTable:
             last=self.work.checkpoint.ordinal,
             lo=self.exported.lsn,
             hi=self.exported.lsn,
-            relid=read.shape.relid,
+            relid=self.read.shape.relid,
             commits=before.commits + 1 if before else 1,
             run_id=self.work.run.run_id,
             cause=next_cause(before.cause if before else None, self.reason, self.began) if self.reason else None,
-            differing=read.differing,
+            differing=self.read.differing,
         )
 
     @property

@@ -27,11 +27,11 @@ from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.snapshot.export import ExportedSnapshot
-from spark_jobs.snapshot.planned_table import PlannedTable, look
+from spark_jobs.snapshot.planned_table import PlannedTable, TableToRead, look
 from spark_jobs.snapshot.read_on_driver import RangeThreads, range_threads, read_into_files
 from spark_jobs.snapshot.read_progress import as_they_end, cancelled_on_error, read_progress
 from spark_jobs.snapshot.snapshot_work import SnapshotWork
-from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource, TableRead
+from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
 from spark_jobs.table_mode import holds_changes
@@ -95,15 +95,14 @@ def snapshot_tables(
     assert exported.snapshot_name is not None
     done: dict[QualifiedName, TableSnapshot] = {}
     seen = look(connection, work)
-    tables = [PlannedTable(work, exported, name, seen[name]) for name in work.names]
-    reads = {table.name: table.read() for table in tables}
-    possible = {name: read for name, read in reads.items() if isinstance(read, TableRead)}
+    tables = [_planned(TableToRead(work, exported, name, seen[name])) for name in work.names]
+    possible = {table.name: table.read for table in tables if isinstance(table, PlannedTable)}
     with (
         read_progress(work.pipeline.source.dsn, exported.snapshot_name, possible, work.run.progress) as reading,
         ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="snapshot") as pool,
         range_threads(local_cores(work.pipeline.spark)) as threads,
     ):
-        running = {pool.submit(_snapshot_table, table, reads[table.name], threads) for table in tables}
+        running = {pool.submit(_snapshot_table, table, threads) for table in tables}
         with cancelled_on_error(running):
             for snapshot in (future.result() for future in as_they_end(running, reading)):
                 done[snapshot.name] = snapshot
@@ -113,15 +112,26 @@ def snapshot_tables(
     return tuple(done[name] for name in work.names)
 
 
-def _snapshot_table(table: PlannedTable, read: TableRead | CdcError, threads: RangeThreads) -> TableSnapshot:
-    """``threads`` read the table if this process reads it itself."""
+def _planned(table: TableToRead) -> PlannedTable | TableSnapshot:
     try:
-        if isinstance(read, CdcError):
-            raise read
-        return write_snapshot(table, read, _ExportedRows(table, read, threads))
+        return PlannedTable.of(table)
     except CdcError as error:
-        facts = table.seen.facts
-        return TableSnapshot(table.name, table.exported.lsn, facts.relid if facts else 0, error=error)
+        return _failed(table, error)
+
+
+def _snapshot_table(table: PlannedTable | TableSnapshot, threads: RangeThreads) -> TableSnapshot:
+    """``threads`` read the table if this process reads it itself."""
+    if isinstance(table, TableSnapshot):
+        return table
+    try:
+        return write_snapshot(table, _ExportedRows(table, threads))
+    except CdcError as error:
+        return _failed(table, error)
+
+
+def _failed(table: TableToRead, error: CdcError) -> TableSnapshot:
+    facts = table.seen.facts
+    return TableSnapshot(table.name, table.exported.lsn, facts.relid if facts else 0, error=error)
 
 
 class SnapshotRows(Protocol):
@@ -146,14 +156,13 @@ class _ExportedRows:
     """The rows that the exported snapshot shows."""
 
     table: PlannedTable
-    read: TableRead
     threads: RangeThreads
 
     def target(self, provenance: Provenance, before: TableState | None) -> WholeTable | None:
         table = self.table
         target = None
-        if table.writer(self.read) == "deltalake":
-            target = WholeTable.of(table.path, table.written(self.read), provenance)
+        if table.writer == "deltalake":
+            target = WholeTable.of(table.path, table.written, provenance)
         if target is None or before is None or not table.goes_on_from(before):
             return target
         stay = holds_changes(table.form.mode) and not target.has_other_columns
@@ -163,7 +172,7 @@ class _ExportedRows:
         table = self.table
         if target.keeps == "some":
             return self._with_past(target)
-        reader = self.read.task_reader(table.source)
+        reader = table.read.task_reader(table.source)
 
         noted: dict[int, MisfitsRead] = {}
 
@@ -173,36 +182,36 @@ class _ExportedRows:
                 for rows in batches:
                     yield rows_of_snapshot(rows, table.form, table.moment)
 
-        files = read_into_files(len(self.read.tasks), read_task, target.path, target.layout, self.threads)
+        files = read_into_files(len(table.read.tasks), read_task, target.path, target.layout, self.threads)
         return replace(files, misfits=Misfits.all_of(noted[task].found for task in sorted(noted)))
 
     def _with_past(self, target: WholeTable) -> WrittenFiles | None:
         """With the table's past rows, in memory."""
         table, read = self.table, MisfitsRead()
-        rows = self.read.values_on_driver(table.source, read.note)
+        rows = table.read.values_on_driver(table.source, read.note)
         table_rows = None if rows is None else target.held(table.work.pipeline.writes)
         if rows is None or table_rows is None:
             return None
         (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
         now = pa.Table.from_batches([rows_of_snapshot(batch, table.form, table.moment)])
-        all_rows = with_snapshot(table_rows, now, table.written(self.read), table.form.mode, table.moment)
+        all_rows = with_snapshot(table_rows, now, table.written, table.form.mode, table.moment)
         return replace(target.written(all_rows), misfits=read.found)
 
     def frame(self, spark: SparkSession) -> NotedFrame:
         source = SnapshotSource.anywhere(self.table.work.pipeline, self.table.exported.snapshot_name)
-        return self.read.noted_rows(spark, source)
+        return self.table.read.noted_rows(spark, source)
 
 
 @again_when_overtaken
-def write_snapshot(table: PlannedTable, read: TableRead, rows: SnapshotRows) -> TableSnapshot:
+def write_snapshot(table: PlannedTable, rows: SnapshotRows) -> TableSnapshot:
     """Write the table, in one commit. Raises OvertakenError when another writer of ours commits in between."""
     path, lake = table.path, table.work.pipeline.lake
     with table.work.run.guard.table(table.name):
         before = table.state()
         if before is not None:
-            table.require_accepted(read, before)
+            table.require_accepted(before)
             records_of(lake, before, table.work.checkpoint.identity).add(before.unrepresentable.file)
-        provenance = table.provenance(read, before)
+        provenance = table.provenance(before)
         left = files_without_table(path) if before is None else ()
         target = rows.target(provenance, before)
         written = None if target is None else _written_files(table, rows, target)
@@ -212,7 +221,7 @@ def write_snapshot(table: PlannedTable, read: TableRead, rows: SnapshotRows) -> 
                 version = target.commit(written.actions, count, recorded)
             names = frozenset(action.path.rpartition("/")[2] for action in written.actions)
         else:
-            version, count = _written_by_spark(table, read, rows, before, provenance)
+            version, count = _written_by_spark(table, rows, before, provenance)
             names = frozenset[str]()
         unused = [file for file in left if file.rpartition("/")[2] not in names] if version == 0 else []
         if unused:
@@ -220,7 +229,8 @@ def write_snapshot(table: PlannedTable, read: TableRead, rows: SnapshotRows) -> 
         remove_files(path, unused)
         since = table.state()
     lost = tuple(column.attname for column in before.differing.kept) if before is not None else ()
-    return TableSnapshot(table.name, table.exported.lsn, read.shape.relid, count, since, reason=table.reason, lost=lost)
+    relid = table.read.shape.relid
+    return TableSnapshot(table.name, table.exported.lsn, relid, count, since, reason=table.reason, lost=lost)
 
 
 def _written_files(table: PlannedTable, rows: SnapshotRows, target: WholeTable) -> WrittenFiles | None:
@@ -231,10 +241,10 @@ def _written_files(table: PlannedTable, rows: SnapshotRows, target: WholeTable) 
 
 
 def _written_by_spark(
-    table: PlannedTable, read: TableRead, rows: SnapshotRows, before: TableState | None, provenance: Provenance
+    table: PlannedTable, rows: SnapshotRows, before: TableState | None, provenance: Provenance
 ) -> tuple[int, int]:
     """The Delta version and its number of rows."""
-    spark, path = table.work.run.spark(), table.path
+    spark, path, read = table.work.run.spark(), table.path, table.read
     with (
         spark_errors(table.failed, name=table.name, path=path),
         rewriting(spark, path, table.options.layout, read.shape.columns),

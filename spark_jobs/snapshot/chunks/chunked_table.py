@@ -28,7 +28,7 @@ from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, ReadSoFar
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.snapshot.chunks.transactions_seen import TransactionsSeen
 from spark_jobs.snapshot.export import ExportedSnapshot
-from spark_jobs.snapshot.planned_table import PlannedTable, look
+from spark_jobs.snapshot.planned_table import PlannedTable, TableToRead, look
 from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.storage import Recent
@@ -48,13 +48,16 @@ class _Shown(Recent[PartialTable]):
 
 @dataclass(frozen=True)
 class ChunkedTable:
-    """A table that is read in chunks: ``table`` and ``read`` as they are now, with the ranges of ``plan``. ``known``:
-    the plan that the record has."""
+    """A table that is read in chunks: ``table`` as it is now, with the ranges of ``plan``. ``known``: the plan that the
+    record has."""
 
     table: PlannedTable
-    read: TableRead
     plan: ReadPlan
     known: ReadPlan | None
+
+    @property
+    def read(self) -> TableRead:
+        return self.table.read
 
     @property
     def name(self) -> QualifiedName:
@@ -151,24 +154,21 @@ def chunked_tables(
     """Those of ``names`` that can be read in chunks, and the errors of those that cannot be read at all."""
     tables: list[ChunkedTable] = []
     errors: dict[QualifiedName, CdcError] = {}
-    for table, transactions in planned(work, names):
-        read = table.read()
-        if isinstance(read, CdcError):
-            errors[table.name] = read
-        elif has_readable_key(read) and not (table.sent and table.sent.missing_operations):
-            try:
-                chunked = _chunked(table, read, transactions)
-            except CdcError as error:
-                errors[table.name] = error
-            else:
+    for seen, transactions in planned(work, names):
+        try:
+            table = PlannedTable.of(seen)
+            if has_readable_key(table.read) and not (table.sent and table.sent.missing_operations):
+                chunked = _chunked(table, transactions)
                 tables += [chunked] if chunked is not None else []
-        elif (adopted := table.adopts) is not None:
-            why = "no row of it can be read by its key, or not all of its changes are published"
-            errors[table.name] = not_adopted(table.name, adopted.path, why)
+            elif (adopted := table.adopts) is not None:
+                why = "no row of it can be read by its key, or not all of its changes are published"
+                raise not_adopted(table.name, adopted.path, why)
+        except CdcError as error:
+            errors[seen.name] = error
     return tuple(tables), errors
 
 
-def planned(work: SnapshotWork, names: Sequence[QualifiedName]) -> Iterable[tuple[PlannedTable, TransactionsSeen]]:
+def planned(work: SnapshotWork, names: Sequence[QualifiedName]) -> Iterable[tuple[TableToRead, TransactionsSeen]]:
     """The tables as one snapshot shows them, with the transactions that it shows."""
     if not names:
         return
@@ -181,19 +181,19 @@ def planned(work: SnapshotWork, names: Sequence[QualifiedName]) -> Iterable[tupl
         seen, transactions = look(connection, work), TransactionsSeen.of(connection)
         connection.execute("COMMIT")
     for name in names:
-        yield PlannedTable(work, _OWN_SNAPSHOTS, name, seen[name]), transactions
+        yield TableToRead(work, _OWN_SNAPSHOTS, name, seen[name]), transactions
 
 
-def _chunked(table: PlannedTable, read: TableRead, transactions: TransactionsSeen) -> ChunkedTable | None:
+def _chunked(table: PlannedTable, transactions: TransactionsSeen) -> ChunkedTable | None:
     """None if too many plans of it were void."""
     lake, checkpoint = table.work.pipeline.lake, table.work.checkpoint
     log, record = ChangeLog(lake.change_log), ReadRecord(lake, table.name)
-    known, before = record.plan(), table.state()
-    fresh = _fresh(table, read, before)
+    read, known, before = table.read, record.plan(), table.state()
+    fresh = _fresh(table, before)
     plan = None if known is None else _read_on(known, fresh, table)
     if plan is not None:
-        table = replace(table, seen=replace(table.seen, ranges=plan.chunks), began=plan.began)
-        return ChunkedTable(table, _planned_read(table), plan, known)
+        table = replace(table, seen=replace(table.seen, ranges=plan.chunks))
+        return ChunkedTable(PlannedTable.of(table, plan.began), plan, known)
     if (adopted := table.adopts) is not None:
         if any(column.mask is not None for column in read.columns):
             raise not_adopted(table.name, adopted.path, "it has masked columns")
@@ -210,22 +210,22 @@ def _chunked(table: PlannedTable, read: TableRead, transactions: TransactionsSee
         return None
     first = transactions.first_window_unseen(log, read.shape.relid, checkpoint.ordinal)
     plan = replace(fresh, first_window=first, attempt=attempt)
-    return ChunkedTable(replace(table, began=plan.began), read, plan, known)
+    return ChunkedTable(replace(table, began=plan.began), plan, known)
 
 
-def _fresh(table: PlannedTable, read: TableRead, before: TableState | None) -> ReadPlan:
+def _fresh(table: PlannedTable, before: TableState | None) -> ReadPlan:
     fingerprint = table.seen.fingerprint
     assert fingerprint is not None  # or it could not be read
     return ReadPlan(
         table.name,
         _source(table),
-        read.shape.relid,
+        table.read.shape.relid,
         fingerprint.word,
         fingerprint.text,
         _what(table),
         generation_of(before),
         table.work.checkpoint.ordinal + 1,
-        (_columns(table, read, before),),
+        (_columns(table, before),),
         table.seen.ranges,
         datetime.now(UTC),
     )
@@ -239,16 +239,13 @@ def _read_on(known: ReadPlan, fresh: ReadPlan, table: PlannedTable) -> ReadPlan 
     return None if table.work.watched.by_name else known.altered_as(fresh)
 
 
-def _planned_read(table: PlannedTable) -> TableRead:
-    read = table.read()
-    assert not isinstance(read, CdcError)
-    return read
-
-
-def same_as_planned(chunked: ChunkedTable, table: PlannedTable) -> bool:
+def same_as_planned(chunked: ChunkedTable, table: TableToRead) -> bool:
     """Whether ``table``, as it is now, is still the one that the plan was made for."""
-    read = table.read()
-    if isinstance(read, CdcError) or table.seen.fingerprint is None:
+    try:
+        read = table.planned_read()
+    except CdcError:
+        return False
+    if table.seen.fingerprint is None:
         return False
     now = replace(
         chunked.plan,
@@ -274,10 +271,10 @@ def as_planned(chunked: ChunkedTable) -> Iterator[None]:
         raise AlteredTableError from error
 
 
-def _columns(table: PlannedTable, read: TableRead, before: TableState | None) -> PlannedColumns:
-    source = _read_columns(read)
-    if table.writer(read) == "deltalake" and not keeps_past(table.form.mode):
-        target = WholeTable.of(table.path, table.written(read), table.provenance(read, before))
+def _columns(table: PlannedTable, before: TableState | None) -> PlannedColumns:
+    source = _read_columns(table.read)
+    if table.writer == "deltalake" and not keeps_past(table.form.mode):
+        target = WholeTable.of(table.path, table.written, table.provenance(before))
         if target is not None:
             return PlannedColumns(source, "deltalake", target.physical, target.ids)
     return PlannedColumns(source, "spark", (), ())
@@ -290,12 +287,12 @@ def _read_columns(read: TableRead) -> tuple[PlannedColumn, ...]:
     )
 
 
-def _source(table: PlannedTable) -> str:
+def _source(table: TableToRead) -> str:
     identity = table.work.checkpoint.identity
     return f"{identity.system_identifier}/{identity.database}/{identity.slot}/{identity.chapter}"
 
 
-def _what(table: PlannedTable) -> str:
+def _what(table: TableToRead) -> str:
     """What determines the rows that are read, and how, but for the table itself and its columns."""
     policy = table.work.pipeline.on_unrepresentable
     adopts = (adopted,) if (adopted := table.adopts) is not None else ()

@@ -43,7 +43,7 @@ from spark_jobs.snapshot.chunks.read_by_key import queries_by_key
 from spark_jobs.snapshot.chunks.read_plan import ReadSoFar, generation_of, rows_of
 from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
 from spark_jobs.snapshot.export import ExportedSnapshot
-from spark_jobs.snapshot.planned_table import PlannedTable
+from spark_jobs.snapshot.planned_table import PlannedTable, TableToRead
 from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, cuts_forgotten, write_snapshot
 from spark_jobs.snapshot.table_read import MisfitsRead
@@ -80,7 +80,7 @@ def finished(chunked: ChunkedTable, done: ReadSoFar) -> TableSnapshot:
             raise VoidPlanError("columns of values that the lake's types cannot hold were renamed or dropped")
         if not unknown.num_rows:
             done = chunked.read_into(files, done.first_window, misfits)
-            return _written(chunked, replace(table, began=plan.began), done)
+            return _written(chunked, table, done)
         with as_planned(chunked):
             by_key = _read_by_key(chunked, unknown)
         files, misfits = (*files, *by_key.actions), Misfits.all_of((misfits, by_key.misfits))
@@ -185,7 +185,7 @@ def _parts(whole: TableRange) -> Iterator[TableRange]:
 def _read_by_key(chunked: ChunkedTable, keys: pa.Table) -> WrittenFiles:
     """The rows with these keys, as they are now."""
     with connected(chunked.work.pipeline.source.dsn) as connection:
-        queries = tuple(queries_by_key(connection, chunked.table, chunked.read, keys))
+        queries = tuple(queries_by_key(connection, chunked.table, keys))
     read = replace(chunked.read, tasks=(queries,))
     reader, noted = read.task_reader(chunked.table.source), MisfitsRead()
     return replace(chunked.staged.write(reader(0, noted.note)), misfits=noted.found)
@@ -205,7 +205,7 @@ class _StagedRows:
             raise LakeInUseError(f"another process has taken a snapshot of {plan.name}", hint="run it again")
         if plan.columns.writer == "spark":
             return None
-        target = WholeTable.of(self.chunked.table.path, self.table.written(self.chunked.read), provenance)
+        target = WholeTable.of(self.chunked.table.path, self.table.written, provenance)
         written = None if target is None else target.for_files(plan.columns.physical, plan.columns.ids)
         if written is None:
             raise VoidPlanError("somebody has replaced its Delta table")
@@ -233,11 +233,12 @@ class _StagedRows:
         return NotedFrame(stored, lambda: self.done.misfits)
 
 
-def _written(chunked: ChunkedTable, table: PlannedTable, done: ReadSoFar) -> TableSnapshot:
-    """``table`` as it is at the end of the last window that was captured."""
-    table = replace(table, exported=ExportedSnapshot(None, table.work.checkpoint.window.hi))
+def _written(chunked: ChunkedTable, now: TableToRead, done: ReadSoFar) -> TableSnapshot:
+    """``now``: the table as it is at the end of the last window that was captured."""
+    exported = ExportedSnapshot(None, now.work.checkpoint.window.hi)
+    table = PlannedTable(now.work, exported, now.name, now.seen, chunked.read, chunked.plan.began)
     chunked.record.hide()
     with cuts_forgotten(table.work.run, [table.name]):
-        snapshot = write_snapshot(table, chunked.read, _StagedRows(chunked, table, done))
+        snapshot = write_snapshot(table, _StagedRows(chunked, table, done))
     chunked.record.remove()
     return snapshot

@@ -35,11 +35,10 @@ def has_readable_key(read: TableRead) -> bool:
     return bool(columns) and all(column.lake_type.kind in _PRINTED and column.mask is None for column in columns)
 
 
-def queries_by_key(
-    connection: Connection, table: PlannedTable, read: TableRead, keys: pa.Table
-) -> Iterator[RangeQuery]:
-    """The queries for the rows with these ``keys``, each for some of them. Their checks are those of all ranges of
-    ``read``. Raises SourceError."""
+def queries_by_key(connection: Connection, table: PlannedTable, keys: pa.Table) -> Iterator[RangeQuery]:
+    """The queries for the rows with these ``keys``, each for some of them. Their checks are those of all its ranges.
+    Raises SourceError."""
+    read = table.read
     columns = [read.shape.columns[place] for place in read.shape.key_indices]
     with source_errors("the types of the key could not be looked up"):
         names = [
@@ -58,4 +57,4 @@ def queries_by_key(
             for place, name in enumerate(names)
         )
         among = sql.SQL("({}) IN (SELECT * FROM unnest({}))").format(own, given)
-        yield RangeQuery(str(table.name), table.rows_where(read, among), check, f"{read.shape.relid}/keys")
+        yield RangeQuery(str(table.name), table.rows_where(among), check, f"{read.shape.relid}/keys")

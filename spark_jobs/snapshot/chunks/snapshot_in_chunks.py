@@ -60,7 +60,7 @@ def _read_on(chunked: ChunkedTable, pace: Pace) -> TableSnapshot:
     work, table = chunked.work, chunked.table
     with work.run.guard.table(chunked.name):
         if (before := table.state()) is not None:
-            table.require_accepted(chunked.read, before)
+            table.require_accepted(before)
         with connected(work.pipeline.source.dsn) as connection:
             require_same_server(connection, work)
         chunked.keep_plan()
