@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count, takewhile
 from typing import ClassVar
 from uuid import uuid4
@@ -22,8 +23,9 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from spark_jobs.delta.append import FilesMode, commit_files, is_clean_up_due
 from spark_jobs.delta.checkpoints import Checkpoints, write_checkpoint_if_due
-from spark_jobs.delta.commit import COMMIT_ID, Transaction, time_now
+from spark_jobs.delta.commit import COMMIT_ID, KnownCommit, Transaction, time_now
 from spark_jobs.delta.commit_errors import overtaken
+from spark_jobs.delta.file_list import files_after
 from spark_jobs.delta.files import REACHABLE
 from spark_jobs.delta.own_commit import add_action, commit_info, remove_action, write_commit
 from spark_jobs.delta.table import open_table, table_errors
@@ -33,28 +35,48 @@ from spark_jobs.storage import Location, Recent
 
 @dataclass(frozen=True)
 class TableToWrite:
-    """``table`` is open at the version of ``log``. ``is_kept``: this process has written it before."""
+    """A table at the version of ``log``. ``is_kept``: this process has written it before. ``handle`` is open at that
+    version; or, if the ``known_files`` are those of that version, at one before further commits of ``commit_next``,
+    which change neither columns nor properties nor features."""
 
     path: Location
-    table: DeltaTable
+    handle: DeltaTable
     log: TransactionLog
     is_kept: bool = False
+    known_files: pa.Table | None = None
+
+    @property
+    def table(self) -> DeltaTable:
+        """Open at the version of ``log``. Raises LakeError; OvertakenError if somebody has committed since."""
+        if self.handle.version() < self.log.version:
+            with table_errors(f"{self.path} cannot be read"):
+                self.handle.update_incremental()
+        if self.handle.version() != self.log.version:
+            raise overtaken(self.path)
+        return self.handle
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """The files of that version with their sizes and statistics. Ask before a commit through ``table``."""
+        if self.known_files is not None:
+            return self.known_files
+        return pa.table(self.table.get_add_actions(flatten=True))
 
 
 @dataclass(frozen=True)
 class _Written:
-    """This process, or Spark for it, has committed ``version``, with that ``id``. ``table`` is open at it, or at an
-    earlier one."""
+    """This process, or Spark for it, has made the ``commit``. ``handle`` is open at its version, or at an earlier one.
+    ``files``: those of its version if they are known, as in ``TableToWrite``; ``count``: how many there are."""
 
-    table: DeltaTable
-    version: int
-    id: str
-    files: int
+    handle: DeltaTable
+    commit: KnownCommit
+    count: int
+    files: pa.Table | None
 
     def in_log(self, log: TransactionLog) -> TransactionLog | None:
         """``log`` with that commit already read; None if the table does not have it any more."""
-        commit = log.commit(self.version) if self.version <= log.version else None
-        if commit is None or commit.id != self.id:
+        commit = log.commit(self.commit.version) if self.commit.version <= log.version else None
+        if commit is None or commit.known != self.commit:
             return None
         return replace(log, read=commit)
 
@@ -65,7 +87,7 @@ class WrittenTables(Recent[_Written]):
     most_files: ClassVar[int] = 50_000
 
     def is_too_much(self, values: OrderedDict[str, _Written]) -> bool:
-        return super().is_too_much(values) or sum(each.files for each in values.values()) > self.most_files
+        return super().is_too_much(values) or sum(each.count for each in values.values()) > self.most_files
 
 
 def open_to_write(
@@ -82,16 +104,23 @@ def open_to_write(
         with table_errors(f"{what} cannot be read", hint=hint):
             new_log = TransactionLog.open(path) if newest is None else TransactionLog.of_version(path, newest)
             if new_log is not None and (log := kept.in_log(new_log)):
-                if log.version > kept.table.version():
-                    kept.table.update_incremental()
-                version = int(kept.table.version())
-                write_checkpoint_if_due(path, kept.table, version, at_once=False)
-                return TableToWrite(path, kept.table, log.at(version), is_kept=True)
+                return _kept_open(path, kept, log)
     table = open_table(path, what, hint=hint)
     if table is None:
         return None
     with table_errors(f"{what} cannot be read", hint=hint):
         return TableToWrite(path, table, TransactionLog.of_version(path, int(table.version())))
+
+
+def _kept_open(path: Location, kept: _Written, log: TransactionLog) -> TableToWrite:
+    """``log``: which has the commit of ``kept``."""
+    handle, files = kept.handle, kept.files if log.version == kept.commit.version else None
+    if files is None and log.version > handle.version():
+        handle.update_incremental()
+    write_checkpoint_if_due(path, handle, max(log.version, int(handle.version())), at_once=False)
+    if files is not None and handle.version() < log.version:
+        return TableToWrite(path, handle, log, is_kept=True, known_files=files)
+    return TableToWrite(path, handle, log.at(int(handle.version())), is_kept=True)
 
 
 def commit_properties(
@@ -116,18 +145,18 @@ def commit_next(
     schema: pa.Schema | Schema,
     commit: CommitProperties,
 ) -> None:
-    """Commit data files that are written already as the version after that at which the table is open, and at which
-    ``opened`` still is afterwards. With ``append``, the files to remove are among them, none with a deletion vector;
-    with ``overwrite``, all others are removed. ``commit``: without retries.
+    """Commit data files that are written already as the version after that at which the table is open, and give the
+    table back. With ``append``, the files to remove are among them, none with a deletion vector; with ``overwrite``,
+    all others are removed. ``commit``: without retries.
 
     Of 2.6 ms of CPU time, ``deltalake`` spends 2 on reading what this process knows. So it makes only the commits after
     which it cleans up the log, those that the table may refuse, and those that remove files with deletion vectors.
     Raises LakeError, OvertakenError if there is such a version, and what ``deltalake`` raises.
     """
-    table = opened.table
-    appends_only = table.metadata().configuration.get("delta.appendOnly") == "true"
+    appends_only = opened.handle.metadata().configuration.get("delta.appendOnly") == "true"
     if mode == "overwrite" or appends_only or is_clean_up_due(commit):
-        commit_files(table, files, mode, schema, commit)
+        commit_files(opened.table, files, mode, schema, commit)
+        keep_written(opened, commit)
         return
     transactions = (
         {"txn": {"appId": each.app_id, "version": each.version, "lastUpdated": each.last_updated}}
@@ -136,8 +165,10 @@ def commit_next(
     actions = (remove_action(file) if isinstance(file, RemoveAction) else add_action(file) for file in files)
     parameters = {"mode": "Append", "partitionBy": "[]"}
     information = commit_info("WRITE", parameters, **(commit.custom_metadata or {}))
+    known = files_after(opened.files, files)
     if not write_commit(opened.path, opened.log.version + 1, (information, *transactions, *actions)):
         raise overtaken(opened.path)
+    keep_written(opened, commit, known)
 
 
 def id_of(commit: CommitProperties) -> str:
@@ -153,21 +184,24 @@ def is_made(opened: TableToWrite, commit: CommitProperties) -> bool:
     return any(each is not None and each.id == commit_id for each in commits)
 
 
-def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:
-    """Give back a table that ``commit`` was just made to. The caller must not use it any more."""
-    path, table = opened.path, opened.table
-    version = int(table.version())
-    if version == opened.log.version:  # ``append`` has left it there, and the commit is most likely the next one
-        version += 1
+def keep_written(opened: TableToWrite, commit: CommitProperties, files: pa.Table | None = None) -> None:
+    """Give back a table that ``commit`` was just made to. The caller must not use it any more. ``files``: those that it
+    has now, if only they have changed."""
+    path, handle = opened.path, opened.handle
+    # ``append`` has left the table where it was, and the commit is most likely the next one
+    version = max(int(handle.version()), opened.log.version + 1)
     note_version(path, version)
     path.storage.memory(Checkpoints).note_commit()
     if not opened.is_kept:  # a process that has written a table once may never do so again
-        write_checkpoint_if_due(path, table, version, at_once=True)
-    handle = _Written(table, version, id_of(commit), len(table.file_uris()))
-    path.storage.memory(WrittenTables).keep(path, handle)
+        write_checkpoint_if_due(path, handle, version, at_once=True)
+    _keep(path, handle, KnownCommit(version, id_of(commit)), files)
 
 
 def keep_written_by_spark(opened: TableToWrite, version: int, commit_id: str) -> None:
     """Give back a table to which Spark has made the commit ``version`` of that id since it was opened."""
-    handle = _Written(opened.table, version, commit_id, len(opened.table.file_uris()))
-    opened.path.storage.memory(WrittenTables).keep(opened.path, handle)
+    _keep(opened.path, opened.handle, KnownCommit(version, commit_id), None)
+
+
+def _keep(path: Location, handle: DeltaTable, commit: KnownCommit, files: pa.Table | None) -> None:
+    count = len(handle.file_uris()) if files is None else files.num_rows
+    path.storage.memory(WrittenTables).keep(path, _Written(handle, commit, count, files))

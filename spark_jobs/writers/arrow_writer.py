@@ -16,7 +16,7 @@ from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.commit_errors import commit_errors, is_of_storage
 from spark_jobs.delta.data_files import DataFiles
-from spark_jobs.delta.written_tables import commit_next, is_made, keep_written
+from spark_jobs.delta.written_tables import commit_next, is_made
 from spark_jobs.errors import first_line
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.write_limits import WriteLimits
@@ -61,7 +61,6 @@ class ArrowWriter:
                 # harmless if the commit was made before the error: then Spark's commit of the same number is skipped
                 _log.warning("%s is left to Spark, as deltalake failed: %s", opened.path, first_line(error))
                 return None
-            keep_written(opened.opened, commit)
         return opened.opened.log.version + 1
 
     def _is_written(self, net: NetSource, way: WriteWay, commit: CommitProperties) -> bool:

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -69,7 +68,7 @@ class OpenedTable:
 
     @property
     def schema(self) -> Schema:
-        return self.table.schema()
+        return self.opened.handle.schema()
 
     @property
     def is_mapped(self) -> bool:
@@ -79,7 +78,7 @@ class OpenedTable:
     @property
     def max_id(self) -> int:
         """The greatest number that a column of it has had in data files; 0 if none has."""
-        return int(self.table.metadata().configuration.get(MAX_ID, 0))
+        return int(self.opened.handle.metadata().configuration.get(MAX_ID, 0))
 
     def has_columns_of(self, other: OpenedTable) -> bool:
         """Whether both have the same columns, under the same names in the data files."""
@@ -89,10 +88,10 @@ class OpenedTable:
         """The names and numbers in the data files of the columns with these ``names``."""
         return tuple(self.physical[name] for name in names), tuple(self.ids[name] for name in names)
 
-    @cached_property
+    @property
     def files(self) -> pa.Table:
-        """The files of that version with their sizes and statistics. Ask before a commit through ``table``."""
-        return pa.table(self.table.get_add_actions(flatten=True))
+        """See ``TableToWrite``."""
+        return self.opened.files
 
     def can_be_removed(self, files: pa.Table) -> bool:
         """Whether a commit through ``table`` can remove just these files: it names no deletion vector, and does not
@@ -144,7 +143,7 @@ def opened_table(path: Location, version: int | None = None) -> OpenedTable | No
         opened = open_to_write(path, path, newest=version)
         if opened is None:
             return None
-        table = opened.table
+        table = opened.handle
         with table_errors(f"{path} cannot be read"):
             protocol, fields = table.protocol(), known_fields(table)
             partitioned_by = table.metadata().partition_columns
@@ -172,7 +171,7 @@ def facts_of(
     """``columns``: those of the net change. ``key_range``: that of the touched rows; None if any row may be touched.
     ``replaces``: whether touched files may be replaced through ``opened``. Raises LakeError."""
     touched = opened.files_in_range(columns.shape, key_range)
-    facts = _facts(opened.table, opened.files, touched, columns, is_known=opened.features <= FEATURES)
+    facts = _facts(opened.opened.handle, opened.files, touched, columns, is_known=opened.features <= FEATURES)
     return replace(facts, only_as_a_whole=replaces and not opened.can_be_removed(touched))
 
 

@@ -28,7 +28,7 @@ from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, Transaction
 from spark_jobs.delta.commit_errors import commit_errors, overtaken
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint, note_version, remove_checksum_of_another
-from spark_jobs.delta.written_tables import TableToWrite, commit_next, commit_properties, is_made, keep_written
+from spark_jobs.delta.written_tables import TableToWrite, commit_next, commit_properties, is_made
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import (
@@ -208,7 +208,6 @@ def commit_numbered(
         return None
     with commit_errors(opened.path, is_made=partial(is_made, opened, commit)):
         commit_next(opened, files, mode, schema, commit)
-        keep_written(opened, commit)
     return opened.log.version + 1
 
 

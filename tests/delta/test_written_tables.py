@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from pathlib import Path
 from threading import Barrier
 
@@ -11,7 +13,9 @@ import deltalake
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import Field as DeltaField
 from deltalake.exceptions import CommitFailedError
+from deltalake.schema import PrimitiveType
 from deltalake.transaction import RemoveAction
 
 from spark_jobs.delta.append import append
@@ -70,8 +74,7 @@ def by_another(path: Location, number: int, app: str = "another") -> None:
 
 def seen(table: TableToWrite) -> list[int]:
     """What a write through the handle reads of the table."""
-    files = pa.table(table.table.get_add_actions(flatten=True))
-    return sorted(files.column("min.n").to_pylist())
+    return sorted(table.files.column("min.n").to_pylist())
 
 
 def test_what_nobody_else_has_written_is_used_as_it_is(path: Location) -> None:
@@ -127,25 +130,107 @@ def replaced(path: Location, number: int, table: TableToWrite | None = None) -> 
     table = table or opened(path)
     files = DataFiles(path, LAYOUT)
     files.write_all(rows(number))
-    every = pa.table(table.table.get_add_actions(flatten=True)).to_pylist()
+    every = table.files.to_pylist()
     removals = [RemoveAction(each["path"], True, time_now(), each["size_bytes"], {}) for each in every]
     commit = commit_properties(Transaction(APP, number), retries=0)
     commit_next(table, [*files.actions, *removals], "append", SCHEMA, commit)
-    keep_written(table, commit)
 
 
-def test_files_that_are_replaced_in_commits_of_our_own(path: Location) -> None:
+@pytest.mark.parametrize("by_spark", [False, True], ids=["by this process", "one by Spark in between"])
+def test_files_that_are_replaced_in_commits_of_our_own(path: Location, *, by_spark: bool) -> None:
+    table: TableToWrite | None = None
     for number in range(2, 15):  # with checkpoints
-        replaced(path, number)
+        replaced(path, number, table)
         table = opened(path)
         assert table.is_kept
         assert seen(table) == [number]
         assert table.log.transaction_version(APP) == number
-        keep_written_by_spark(table, table.log.version, next(table.log.commits()).id)
+        if by_spark:
+            keep_written_by_spark(table, table.log.version, next(table.log.commits()).id)
+            table = None
         newly_opened = DeltaTable(path)
         assert newly_opened.transaction_version(APP) == newly_opened.version() == number
         assert newly_opened.to_pyarrow_table().column("n").to_pylist() == [number]
     assert last_checkpoint(path) is not None
+
+
+DATED = pa.schema([*SCHEMA, pa.field("day", pa.date32()), pa.field("text", pa.string())])
+KNOWN = ["path", "size_bytes", "modification_time", "num_records", "min.n", "max.n", "min.day", "max.day"]
+
+
+def dated(path: Location, table: TableToWrite, number: int, *, replacing: int) -> None:
+    """Add a file, and remove the ``replacing`` oldest ones."""
+    files = DataFiles(path, Layout(DATED, statistics=("n", "day", "text"), unique=()))
+    days = [None, date(2024, 2, number % 28 + 1), date(1600, 1, 1)]
+    files.write_all([pa.RecordBatch.from_pydict({"n": [number, 7, -7], "day": days, "text": ["é"] * 3}, schema=DATED)])
+    removals = [RemoveAction(name, True, time_now(), 1, {}) for name in table.files.column("path").to_pylist()]
+    commit = commit_properties(Transaction(APP, number), retries=0)
+    commit_next(table, [*files.actions, *removals[:replacing]], "append", DATED, commit)
+
+
+def listed(files: pa.Table) -> list[dict[str, object]]:
+    return sorted(files.select(KNOWN).to_pylist(), key=lambda file: str(file["path"]))
+
+
+@pytest.mark.parametrize("replacing", [0, 1, 9])
+def test_the_files_after_a_commit_of_our_own_are_those_that_the_log_has(tmp_path: Path, replacing: int) -> None:
+    path = Location.of(str(tmp_path / "dated"))
+    DeltaTable.create(path, DATED)
+    for number in range(1, 24):  # checkpoints are among them
+        dated(path, opened(path), number, replacing=replacing)
+        table = opened(path)
+        assert listed(table.files) == listed(pa.table(DeltaTable(path).get_add_actions(flatten=True)))
+        assert table.table.version() == table.log.version == number
+        keep_written_by_spark(table, number, next(table.log.commits()).id) if number % 5 == 0 else None
+
+
+OTHERS: dict[str, Callable[[Location], object]] = {
+    "rows added": lambda path: by_another(path, 50),
+    "rows deleted": lambda path: DeltaTable(path).delete("n >= 0"),
+    "all replaced": lambda path: write_deltalake(path, pa.table({"n": [51]}), mode="overwrite"),
+    "another column": lambda path: DeltaTable(path).alter.add_columns(DeltaField("text", PrimitiveType("string"))),
+    "a property": lambda path: DeltaTable(path).alter.set_table_properties({"delta.appendOnly": "true"}),
+    "nothing": DeltaTable,
+}
+
+
+@pytest.mark.parametrize("since", [1, 2, 9, 12])
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_another_writer_commits_after_commits_of_our_own_is_seen(path: Location, other: str, since: int) -> None:
+    """Whose handle has not read the last ``since`` commits."""
+    for number in range(2, 2 + since):
+        replaced(path, number) if number < 4 else commit_one_more(path, number)
+    OTHERS[other](path)
+    table, now = opened(path), DeltaTable(path)
+    assert table.is_kept
+    assert table.log.version == now.version()
+    assert listed_names(table.files) == listed_names(pa.table(now.get_add_actions(flatten=True)))
+    assert table.handle.schema() == now.schema()
+    assert table.handle.metadata().configuration == now.metadata().configuration
+
+
+def commit_one_more(path: Location, number: int) -> None:
+    table, files = opened(path), DataFiles(path, LAYOUT)
+    files.write_all(rows(number))
+    commit_next(table, files.actions, "append", SCHEMA, commit_properties(Transaction(APP, number), retries=0))
+
+
+def listed_names(files: pa.Table) -> list[str]:
+    return sorted(files.column("path").to_pylist())
+
+
+@pytest.mark.parametrize("other", [other for other in OTHERS if other != "nothing"])
+def test_a_handle_that_is_behind_never_shows_what_came_after_its_version(path: Location, other: str) -> None:
+    """Or a commit through it would replace rows that its caller has not seen."""
+    for number in (2, 3):
+        replaced(path, number)
+    table = opened(path)
+    OTHERS[other](path)
+    with pytest.raises(OvertakenError):
+        _ = table.table
+    with pytest.raises(OvertakenError):
+        replaced(path, 4, table)
+    assert listed_names(opened(path).files) == listed_names(pa.table(DeltaTable(path).get_add_actions(flatten=True)))
 
 
 def test_a_commit_of_our_own_is_refused_if_anybody_has_committed_since(path: Location) -> None:
