@@ -10,9 +10,9 @@ from benchmarks.measurement import Measurement, timed
 from benchmarks.workload import Size, make_changes, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline, Table
+from spark_jobs.options.table_mode import CommitColumn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
-from spark_jobs.table_mode import CommitColumn
 from tests.fixtures.no_spark import no_spark
 
 _TABLE = QualifiedName("public", "marked")

@@ -18,9 +18,9 @@ from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import lsn_partitions
 from cdc_assets.snapshot_observation import observed
 from spark_jobs.configuration import Pipeline
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.provider import SparkProvider, one_at_a_time
-from spark_jobs.table_mode import holds_changes
 
 if TYPE_CHECKING:
     from spark_jobs.run import Run

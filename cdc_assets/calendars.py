@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import dagster as dg
 
 from cdc_assets.configuration.time_partitions_model import DailyModel, HourlyModel, TimePartitionsModel
-from spark_jobs.time_partitions import Periods
+from spark_jobs.options.time_partitions import Periods
 
 CalendarName: TypeAlias = Literal["daily", "hourly"]
 # the metadata of an asset of days or hours, and of its partitions: the cut

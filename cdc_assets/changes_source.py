@@ -19,12 +19,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from spark_jobs.column_options import ColumnOptions, OnUnrepresentable
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.logged_changes.changes import bounds, logged_table, plan_of, table_named
 from spark_jobs.logged_changes.logged_table import LoggedTable
 from spark_jobs.logged_changes.readers import ChangesReader, ChangesStream, ShownColumns
+from spark_jobs.options.column_options import ColumnOptions, OnUnrepresentable
 from spark_jobs.replay.points import Point, point
 from spark_jobs.spark.session import ship_package
 from spark_jobs.storage import Storage, StoreSettings

@@ -13,16 +13,16 @@ from typing import Literal, TypeVar
 
 from pydantic import SecretStr
 
-from spark_jobs.column_options import NO_OPTIONS, ColumnOptions, OnUnrepresentable
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.folder_template import DEFAULT_FOLDERS, MESSAGES_FOLDER, UNREPRESENTABLE_FOLDER, FolderTemplate
+from spark_jobs.options.column_options import NO_OPTIONS, ColumnOptions, OnUnrepresentable
+from spark_jobs.options.folder_template import DEFAULT_FOLDERS, MESSAGES_FOLDER, UNREPRESENTABLE_FOLDER, FolderTemplate
+from spark_jobs.options.table_mask import SALT_VARIABLE, TableMask
+from spark_jobs.options.table_mode import CommitColumn, Form, Mode, holds_changes
+from spark_jobs.options.table_pattern import TablePattern
+from spark_jobs.options.time_partitions import Periods
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location, Storage
-from spark_jobs.table_mask import SALT_VARIABLE, TableMask
-from spark_jobs.table_mode import CommitColumn, Form, Mode, holds_changes
-from spark_jobs.table_pattern import TablePattern
-from spark_jobs.time_partitions import Periods
-from spark_jobs.write_limits import WriteLimits
 
 PluginName = Literal["pgoutput", "test_decoding"]
 Found = TypeVar("Found")

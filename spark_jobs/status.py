@@ -17,6 +17,7 @@ from spark_jobs.errors import CdcError, GapError, LakeError, NeedsSnapshotError,
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.lake.table_state import PartitionsRead, Strategy
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
 from spark_jobs.postgres.health import SlotHealth, find_slot_health
@@ -25,7 +26,6 @@ from spark_jobs.postgres.slot import find_slot
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress, snapshot_progress
-from spark_jobs.table_mode import Mode
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables

@@ -14,9 +14,9 @@ import pytest
 from psycopg import sql
 from pydantic import SecretStr
 
-from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.decode.values import cast_text
 from spark_jobs.errors import UnrepresentableError
+from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected
 from spark_jobs.qualified_name import QualifiedName

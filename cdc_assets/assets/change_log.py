@@ -22,7 +22,7 @@ from cdc_assets.failures import failures, for_dagster
 from cdc_assets.logged_progress import logged_progress
 from cdc_assets.partitions import markers_in, windows_of
 from cdc_assets.slot_observation import landed_chapters, markers_since
-from spark_jobs.change_counts import NO_CHANGES
+from spark_jobs.change_log.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import WindowMarker
 
 if TYPE_CHECKING:

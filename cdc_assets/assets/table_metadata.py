@@ -11,13 +11,13 @@ import dagster as dg
 
 from cdc_assets.blueprint import Blueprint
 from cdc_assets.partitions import markers_in
-from spark_jobs.change_counts import NO_CHANGES
+from spark_jobs.change_log.change_counts import NO_CHANGES
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.errors import CdcError
 from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.options.table_mode import has_one_row_per_key, keeps_past
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import has_one_row_per_key, keeps_past
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from cdc_assets.partitions import well_formed
 from cdc_assets.slot_observation import Observation, landed_chapters, markers_since
 from cdc_assets.stopped_tables import StoppedTable, StoppedTables
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.time_partitions import ends_of
+from spark_jobs.options.time_partitions import ends_of
 
 RANGE_START_TAG = "dagster/asset_partition_range_start"
 RANGE_END_TAG = "dagster/asset_partition_range_end"

@@ -15,8 +15,8 @@ from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.apply.apply import apply
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.run import Run
-from spark_jobs.table_pattern import TablePattern
 
 
 @click.command("apply")

@@ -19,7 +19,7 @@ from cdc_assets.cli.options import config_option, output_options_of_changes, rea
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.logged_changes.changes import ChangesRead, bounds, logged_table, read_changes
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName

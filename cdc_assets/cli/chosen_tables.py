@@ -11,8 +11,8 @@ from cdc_assets.cli.old_spellings import OLD_SPELLING_ENDS
 from cdc_assets.cli.options import CommandFunction, read_by
 from cdc_assets.cli.terminal import Terminal
 from spark_jobs.configuration import Pipeline
+from spark_jobs.options.table_pattern import TablePattern, selected_names
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_pattern import TablePattern, selected_names
 from spark_jobs.tables.followed_tables import all_followed_names
 
 _patterns = read_by(lambda names: tuple(map(TablePattern.parse, names)))

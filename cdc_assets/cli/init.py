@@ -17,7 +17,7 @@ from cdc_assets.configuration.found_database import FoundDatabase, dsn_of, look_
 from cdc_assets.configuration.load_pipeline import COMPONENT_TYPE
 from cdc_assets.configuration.new_configuration import configuration_text
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.table_pattern import TablePattern
+from spark_jobs.options.table_pattern import TablePattern
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from pathlib import PurePath
 
 from pydantic import SecretStr
 
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.errors import CONTROLS, CdcError
-from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.options.folder_template import FolderTemplate
 from spark_jobs.qualified_name import QualifiedName
 
 

@@ -15,10 +15,10 @@ from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
+from spark_jobs.apply.register import TableRegistered, register
 from spark_jobs.errors import CdcError, ConfigurationError, LakeError, new_snapshot
-from spark_jobs.register import TableRegistered, register
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.run import Run
-from spark_jobs.table_pattern import TablePattern
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger
 

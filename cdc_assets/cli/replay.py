@@ -17,12 +17,12 @@ from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import Terminal, counted, known, new_table, paragraphs
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.as_of import TableAsOf, table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.replay import ReplayReport, replay
 from spark_jobs.run import Run
-from spark_jobs.table_pattern import TablePattern
 
 _COUNTS = ("inserts", "updates", "deletes", "truncates", "rows written", "Delta version")
 _GOOD = ("applied", "rebuilt")

@@ -17,10 +17,10 @@ from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.unrepresentable import Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import keeps_past
 from spark_jobs.postgres.published_tables import unseen_operations
 from spark_jobs.readable_size import size
 from spark_jobs.status import MessagesStatus, PipelineStatus, TableStatus, pipeline_status
-from spark_jobs.table_mode import keeps_past
 
 _UNKNOWN = "–"
 _WAITS = Text("waits for its snapshot", style="yellow")

@@ -19,9 +19,9 @@ from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import one_line
 from spark_jobs.forget.traces_left import ErasureReport, find_traces
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location
-from spark_jobs.table_pattern import TablePattern
 from spark_jobs.verify.compare_copy import OtherCopy, compare_copy
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.table_verified import DifferingRow, TableVerified, VerifyReport

@@ -12,7 +12,6 @@ from pydantic import SecretStr
 from cdc_assets.configuration.environment import mask_salt
 from cdc_assets.configuration.models import PipelineModel, SourceModel
 from cdc_assets.configuration.table_model import LayoutModel, TableModel
-from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
     Adopted,
     ColumnSelection,
@@ -30,13 +29,14 @@ from spark_jobs.configuration import (
     Threshold,
     WindowLimits,
 )
-from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.object_stores import spark_settings, store_of
+from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
+from spark_jobs.options.folder_template import FolderTemplate
+from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.postgres.password_command import PasswordCommand
 from spark_jobs.storage import Storage, StoreSettings
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_pattern import TablePattern
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 

@@ -20,7 +20,7 @@ from jinja2.nativetypes import NativeEnvironment
 from pydantic import SecretStr
 
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.table_mask import SALT_VARIABLE
+from spark_jobs.options.table_mask import SALT_VARIABLE
 
 _REQUIRED = object()
 # Dagster recognises a project by these, too

@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
 
 from cdc_assets.configuration.units import duration_text, read_duration, read_size, size_text
-from spark_jobs.column_options import ChosenType
 from spark_jobs.errors import LakeError
-from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.object_stores import full_uri, store_of
-from spark_jobs.table_pattern import TablePattern
+from spark_jobs.options.column_options import ChosenType
+from spark_jobs.options.folder_template import FolderTemplate
+from spark_jobs.options.table_pattern import TablePattern
 
 _SMALLEST_WINDOW = 1 << 10
 _SHORTEST_KEPT, _LONGEST_KEPT = timedelta(days=1), timedelta(days=3650)

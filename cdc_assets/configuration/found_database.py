@@ -14,10 +14,10 @@ from cdc_assets.configuration.database_name import pipeline_name
 from spark_jobs.configuration import Lake, Pipeline, Source, Table
 from spark_jobs.doctor import Check, Verdict, diagnose_source
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.table_sizes import TableSize, user_tables
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
-from spark_jobs.table_pattern import TablePattern
 
 _FEW = 10
 

@@ -49,9 +49,9 @@ from spark_jobs.configuration import (
     PluginName,
     why_not_maskable,
 )
-from spark_jobs.folder_template import DEFAULT_FOLDERS
 from spark_jobs.object_stores import store_of
-from spark_jobs.table_pattern import TablePattern
+from spark_jobs.options.folder_template import DEFAULT_FOLDERS
+from spark_jobs.options.table_pattern import TablePattern
 
 
 class MessagesModel(StrictModel):

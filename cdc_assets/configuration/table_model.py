@@ -12,9 +12,9 @@ from pydantic_core import CoreSchema
 from cdc_assets.configuration.fields import ChosenTypeText, OrNull, SparkValue, TableName, require_named_once
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.strict_model import StrictModel
+from spark_jobs.options.table_mode import CommitColumn, Mode
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import CommitColumn, Mode
-from spark_jobs.table_pattern import TablePattern
 
 _MOST_CLUSTERED = 4
 # by `retention`, and by what the transaction log and the columns of a table need

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from cdc_assets.configuration.field_errors import first_error
 from cdc_assets.configuration.table_model import TableDefaultsModel, TableModel
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_pattern import TablePattern
 
 _MODES = {"mode", "modes"}
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from cdc_assets.configuration.fields import Hour, StartDate, TimeZone
 from cdc_assets.configuration.strict_model import StrictModel
-from spark_jobs.time_partitions import Days, Hours, Periods
+from spark_jobs.options.time_partitions import Days, Hours, Periods
 
 _EARLIEST = "2026-01-01"
 _START = "The first partition's date. Earlier ones can never be complete; choose the day of the first snapshot."

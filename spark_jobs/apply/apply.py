@@ -9,6 +9,7 @@ from functools import partial
 from spark_jobs.apply.apply_messages import apply_messages
 from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.apply.plan import Plan, plan_apply
+from spark_jobs.apply.register import register_where_possible
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
@@ -16,7 +17,6 @@ from spark_jobs.lake.cuts import Cut, add_to_earlier_cut, write_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.register import register_where_possible
 from spark_jobs.run import Run
 from spark_jobs.tables.ledger import Ledger, cut_at
 

@@ -10,10 +10,10 @@ from typing import Protocol
 from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.errors import SchemaChangeError, new_snapshot
+from spark_jobs.options.table_layout import NO_LAYOUT
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import refused_ddl, spark_errors
-from spark_jobs.table_layout import NO_LAYOUT
 from spark_jobs.writers.arrow_ddl import ArrowDdl
 from spark_jobs.writers.column_ddl import SparkDdl
 from spark_jobs.writers.table_commit import Provenance

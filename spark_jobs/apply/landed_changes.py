@@ -14,10 +14,11 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import TableChanged
-from spark_jobs.column_options import ColumnOptions
 from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.relation import RelationColumn
+from spark_jobs.options.column_options import ColumnOptions
+from spark_jobs.options.table_mask import why_masked_otherwise
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import ColumnChanges, DeltaColumn, column_changes
 from spark_jobs.schema.differing_columns import DifferingColumns, shape_in_lake
@@ -26,7 +27,6 @@ from spark_jobs.schema.relation_facts import RelationFacts, landed_facts
 from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, sent_columns
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import column_changes_of
 
 _CHANGES = pa.array([kind.value for kind in (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE, RowKind.TRUNCATE)])

@@ -23,7 +23,7 @@ from spark_jobs.apply.net_change.on_driver import frame_of, is_broadcast
 from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.change_counts import NO_CHANGES
+from spark_jobs.change_log.change_counts import NO_CHANGES
 from spark_jobs.decode.equal_rows import DistinctRows
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import PartitionsRead

@@ -16,12 +16,12 @@ from spark_jobs.errors import LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.ledger import Ledger, concerns
 from spark_jobs.tables.matching_tables import resolved
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.opened_table import file_bytes, opened_table
 
 

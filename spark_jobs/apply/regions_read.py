@@ -11,10 +11,10 @@ import pyarrow as pa
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import keeps_past
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.partition_bounds import Region
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import keeps_past
 from spark_jobs.tables.catalogue_changes import regions_changed
 from spark_jobs.writers.staged_misfits import NotedFrame
 

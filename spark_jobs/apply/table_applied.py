@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.table_state import PartitionsRead, Strategy, TableState

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline, SchemaPolicy

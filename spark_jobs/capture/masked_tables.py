@@ -13,13 +13,13 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, SourceError
 from spark_jobs.logicalrep.relation import Relation
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.catalogue import relids_below
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.masked_relation import MaskedRelation
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.table_mask import TableMask
 from spark_jobs.tables.masked_columns import masked_table_facts
 
 

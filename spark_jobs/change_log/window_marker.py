@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
-from spark_jobs.folder_template import DEFAULT_FOLDERS, FolderTemplate
+from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.options.folder_template import DEFAULT_FOLDERS, FolderTemplate
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.partition_bounds import Region
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.table_mask import HASH_BYTES, TableMask
+from spark_jobs.options.table_mask import HASH_BYTES, TableMask
 
 _LENGTH_BYTES = 4
 _LENGTH = HASH_BYTES.to_bytes(_LENGTH_BYTES, "big")

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.column_options import OnUnrepresentable as OnUnrepresentable
 from spark_jobs.decode.array_text import array_elements
 from spark_jobs.decode.clamp import clamped
 from spark_jobs.decode.datetimes import parse_dates, parse_timestamps
@@ -24,6 +23,7 @@ from spark_jobs.decode.hexadecimal import hex_to_bytes, uuid_to_bytes
 from spark_jobs.decode.json_numbers import with_other_numbers
 from spark_jobs.decode.text_column import TextColumn, mask_where
 from spark_jobs.errors import DecodeError, UnrepresentableError, corrected_value
+from spark_jobs.options.column_options import OnUnrepresentable as OnUnrepresentable
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.wire_type import Family, WireType
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor.checks import Check, fail, ok, warn
+from spark_jobs.options.table_mask import SALT_VARIABLE
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import RolePrivileges
 from spark_jobs.postgres.publication import Publication, find_publications
@@ -20,7 +21,6 @@ from spark_jobs.postgres.source_tables import SourceTable
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import for_each_part
-from spark_jobs.table_mask import SALT_VARIABLE
 from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.selected_columns import column_lists
 from spark_jobs.tables.stopped_tables import TablesAtSource

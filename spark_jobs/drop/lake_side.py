@@ -17,11 +17,11 @@ from spark_jobs.delta.table import open_table
 from spark_jobs.delta.whole_files import delete_files
 from spark_jobs.drop.drop_report import Kind, Left, Removal
 from spark_jobs.errors import LakeError
-from spark_jobs.folder_template import MESSAGES_FOLDER, UNREPRESENTABLE_FOLDER
 from spark_jobs.lake.drop_mark import MARK_NAME, DropMark, LakeOwner
 from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.lake.table_folders import may_hold_tables
 from spark_jobs.lake.table_state import TXN_PREFIX, is_written_by, stream_id
+from spark_jobs.options.folder_template import MESSAGES_FOLDER, UNREPRESENTABLE_FOLDER
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location
 from spark_jobs.writers.leftovers import PARTIAL_LOG, files_without_table

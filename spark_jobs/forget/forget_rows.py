@@ -27,6 +27,7 @@ from spark_jobs.errors import LakeError, NeedsSnapshotError
 from spark_jobs.forget.row_keys import RowKeys, matches
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.options.table_mask import why_masked_otherwise
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
@@ -35,7 +36,6 @@ from spark_jobs.snapshot.chunks.read_plan import plans
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.writers.delta_table import set_properties
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.opened_table import opened_table

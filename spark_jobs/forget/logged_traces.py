@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from spark_jobs.change_log.retention import changes_of
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.column_options import ColumnOptions
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import PreconditionError, SchemaChangeError
 from spark_jobs.forget.row_keys import HeldColumn, RowKeys, key_text, matches
@@ -18,6 +17,7 @@ from spark_jobs.logged_changes.change_rows import AFTER, BEFORE
 from spark_jobs.logged_changes.descriptions import counted
 from spark_jobs.logged_changes.logged_table import LoggedTable, TableUntil
 from spark_jobs.logged_changes.plan import Plan
+from spark_jobs.options.column_options import ColumnOptions
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, ORDINAL
 

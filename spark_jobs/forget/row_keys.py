@@ -20,6 +20,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.decode.masked_text import masked_text
 from spark_jobs.decode.values import cast_text
 from spark_jobs.errors import ConfigurationError, PreconditionError, SchemaChangeError
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.source_tables import no_table
@@ -28,7 +29,6 @@ from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.masked_facts import masked_facts
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.table_mask import TableMask
 
 # a value in the column's type must be the one that was written: a cast to varchar(3) would cut it off. %s of format()
 # is the type's own output, which a cast to text is not for character(n)

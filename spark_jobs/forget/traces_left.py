@@ -23,10 +23,10 @@ from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.upkeep import Chosen
 from spark_jobs.delta.whole_files import content_of
 from spark_jobs.errors import CdcError, LakeError
-from spark_jobs.folder_template import UNREPRESENTABLE_FOLDER
 from spark_jobs.forget.forget_records import of_rows
 from spark_jobs.forget.logged_traces import logged_traces
 from spark_jobs.forget.row_keys import RowKeys, matches, row_keys
+from spark_jobs.options.folder_template import UNREPRESENTABLE_FOLDER
 from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from spark_jobs.column_options import NO_CHOSEN_TYPES, ChosenTypes
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.column_options import NO_CHOSEN_TYPES, ChosenTypes
+from spark_jobs.options.table_mode import CommitColumn, Form, Mode, keeps_past
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import CommitColumn, Form, Mode, keeps_past
 
 _EMPTY = "empty"
 

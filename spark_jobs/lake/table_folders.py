@@ -9,9 +9,9 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.files import ask_tables, entries
 from spark_jobs.errors import LakeError
-from spark_jobs.folder_template import MESSAGES_FOLDER
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.table_state import is_written_by, stream_id
+from spark_jobs.options.folder_template import MESSAGES_FOLDER
 from spark_jobs.qualified_name import QualifiedName
 
 

@@ -31,10 +31,10 @@ from spark_jobs.lake.cuts import Cut, TableCut, latest_cut
 from spark_jobs.lake.generation import NO_GENERATION, Generation
 from spark_jobs.lake.unrepresentable import ALL_FITTED, RecordsOf, Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.storage import Location
-from spark_jobs.table_mode import Mode
 
 _log = logging.getLogger(__name__)
 

@@ -34,9 +34,9 @@ from spark_jobs.delta.table import open_table, table_errors
 from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, keep_small
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
 from spark_jobs.errors import LakeError, OvertakenError
-from spark_jobs.folder_template import UNREPRESENTABLE_FOLDER
 from spark_jobs.lake.generation import Generation
 from spark_jobs.object_stores import storage_options
+from spark_jobs.options.folder_template import UNREPRESENTABLE_FOLDER
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_concurrent
 from spark_jobs.schema.misfits import RECORDS_SCHEMA, Misfits

@@ -8,7 +8,6 @@ from functools import cached_property
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.column_options import NO_OPTIONS, ColumnOptions
 from spark_jobs.configuration import Lake
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.lake.table_state import TableState, table_state
@@ -21,6 +20,7 @@ from spark_jobs.logged_changes.descriptions import (
     looks_of,
     seen_columns,
 )
+from spark_jobs.options.column_options import NO_OPTIONS, ColumnOptions
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.fingerprint import Fingerprint

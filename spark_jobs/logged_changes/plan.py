@@ -25,9 +25,9 @@ from spark_jobs.logged_changes.descriptions import (
 from spark_jobs.logged_changes.logged_table import LoggedTable
 from spark_jobs.logged_changes.piece import Piece
 from spark_jobs.logicalrep.lsn import Lsn, Position
+from spark_jobs.options.table_mask import why_masked_otherwise
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import another_table, is_of_another
 from spark_jobs.tables.understood_windows import unknown_messages, what_is_unknown
 

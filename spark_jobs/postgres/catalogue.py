@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import NO_DECLARED_KEYS, DeclaredKeys, declared_key_sql, declared_parameters
 from spark_jobs.postgres.partition_tree import partition_tree_sql
@@ -24,7 +25,6 @@ from spark_jobs.schema.relation_facts import (
     leaf_identities,
 )
 from spark_jobs.schema.wire_type import printed_otherwise
-from spark_jobs.table_mask import TableMask
 
 _Asked = TypeVar("_Asked")
 Masks: TypeAlias = Mapping[QualifiedName, TableMask]

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from spark_jobs.errors import PreconditionError
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.catalogue import Masks
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.declared_keys import DeclaredKeys, declared_index_sql, declared_parameters
@@ -24,7 +25,6 @@ from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, mem
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
-from spark_jobs.table_mask import TableMask
 
 # CREATE TABLE ... PARTITION OF writes its pg_inherits row two commands after the rows of the system columns. With
 # CREATE TABLE and ATTACH PARTITION in one transaction they are further apart (PostgreSQL 14 to 19)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.apply.apply_tables import apply_table
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, SchemaPolicy, Table
 from spark_jobs.delta.table import delta_identifier, open_table
@@ -20,6 +20,9 @@ from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.lake.unrepresentable import Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_layout import NO_LAYOUT
+from spark_jobs.options.table_mask import why_masked_otherwise
+from spark_jobs.options.table_mode import Form
 from spark_jobs.postgres.write_guard import UNGUARDED
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.mode_base import OtherForm
@@ -28,9 +31,6 @@ from spark_jobs.schema.misfits import NO_MISFITS, RECORDS_SCHEMA, Misfits
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.table_layout import NO_LAYOUT
-from spark_jobs.table_mask import why_masked_otherwise
-from spark_jobs.table_mode import Form
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import replace_table, rows_written

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spark_jobs.apply.staging import staging_folder
-from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, NeedsSnapshotError
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import CommitColumn, Form, Mode, needs_key
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.fingerprints import fingerprint_words
 from spark_jobs.progress import Step
@@ -29,7 +30,6 @@ from spark_jobs.replay.mode_base import OtherForm, other_mode, same_mode
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
-from spark_jobs.table_mode import CommitColumn, Form, Mode, needs_key
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.followed_tables import watched_tables

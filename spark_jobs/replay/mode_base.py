@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from spark_jobs.errors import GapError, NeedsSnapshotError
 from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_state import TableState
+from spark_jobs.options.table_mode import Form, holds_changes, keeps_past
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.schema.mode_columns import CHANGE, COMMIT_LSN, live_rows, own_columns
 from spark_jobs.schema.moment import Moment
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.table_mode import Form, holds_changes, keeps_past
 from spark_jobs.writers.delta_table import is_readable, table_at, table_columns, with_metadata
 from spark_jobs.writers.past_rows import snapshot_rows, with_commit_columns
 

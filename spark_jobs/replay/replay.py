@@ -8,7 +8,7 @@ from typing import Literal
 
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.table_applied import TableApplied
-from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from spark_jobs.column_options import ChosenType, ColumnOptions, OnUnrepresentable
+from spark_jobs.options.column_options import ChosenType, ColumnOptions, OnUnrepresentable
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType, lake_type
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts, TypeFacts
 from spark_jobs.schema.wire_type import Family, wire_type

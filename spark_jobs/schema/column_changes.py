@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from spark_jobs.errors import SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import Mode, holds_changes
 from spark_jobs.schema.lake_types import LakeType, is_widened
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import name_fault
 from spark_jobs.schema.table_faults import NO_COLUMNS_REMEDY
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.table_mode import Mode, holds_changes
 
 
 @dataclass(frozen=True)

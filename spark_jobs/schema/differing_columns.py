@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_jobs.errors import RefusedChangeError, new_snapshot
+from spark_jobs.options.table_mode import Mode, holds_changes
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.reserved_columns import columns_alike
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.table_mode import Mode, holds_changes
 
 
 @dataclass(frozen=True)

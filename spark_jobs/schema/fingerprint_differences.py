@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from spark_jobs.options.table_mask import why_masked_otherwise
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint, FingerprintColumn, FingerprintPart
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeType, is_widened, lake_type
 from spark_jobs.schema.partition_bounds import Region, outermost
-from spark_jobs.table_mask import why_masked_otherwise
 
 # names as quote_ident writes them
 _QUOTED_NAME = re.compile(r'"(?:[^"]|"")+"|[^", ]+')

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.schema.relation_facts import NOT_UTF_8, ColumnFacts, RelationFacts
-from spark_jobs.table_mask import TableMask
 
 # the type of a masked column in Relation messages, in facts, and so in the lake
 TEXT_OID, NO_TYPMOD = 25, -1

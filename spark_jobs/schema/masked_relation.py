@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.logicalrep.relation import Relation
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.table_mask import TableMask
 
 ColumnNames = Mapping[int, str]  # by attribute number
 

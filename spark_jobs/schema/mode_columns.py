@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from spark_jobs.options.table_mode import Form, Mode
 from spark_jobs.schema.moment import Moment
-from spark_jobs.table_mode import Form, Mode
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from spark_jobs.options.table_mode import Mode, holds_changes
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode, holds_changes
 
 OPERATION = "op"
 UPSERT, DELETE = 1, 0

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spark_jobs.column_options import OnUnrepresentable
 from spark_jobs.errors import DecodeError
+from spark_jobs.options.column_options import OnUnrepresentable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType, lake_type
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from spark_jobs.column_options import NO_OPTIONS, ChosenType, ColumnOptions
 from spark_jobs.errors import PreconditionError
+from spark_jobs.options.column_options import NO_OPTIONS, ChosenType, ColumnOptions
+from spark_jobs.options.table_mode import Form, Mode, holds_changes, needs_key
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.chosen_types import chosen_lake_type, possible_types
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
 from spark_jobs.schema.wire_type import unreadable_in_binary
-from spark_jobs.table_mode import Form, Mode, holds_changes, needs_key
 
 NO_COLUMNS_REMEDY = (
     "add a column, and the next sync follows it; or leave the table out of tables: or of the publication"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from spark_jobs.column_options import OnUnrepresentable
+from spark_jobs.options.column_options import OnUnrepresentable
+from spark_jobs.options.table_mode import CommitColumn, Form
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.lake_types import LakeKind, LakeType
@@ -13,7 +14,6 @@ from spark_jobs.schema.mode_columns import own_columns
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.schema.table_faults import unsent_key_fault
 from spark_jobs.schema.wire_type import WireType, wire_type
-from spark_jobs.table_mode import CommitColumn, Form
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from typing import Literal, TypeAlias
 from psycopg import sql
 
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
 from spark_jobs.snapshot.range_read import RangeQuery
 from spark_jobs.snapshot.snapshot_column import SEND_FUNCTIONS, ReadForm, SnapshotColumn, read_form
-from spark_jobs.table_mask import TableMask
 
 # each range is read by one statement; with a quarter of this, a snapshot by executors took 1.3 times as long
 RANGE_BYTES = 64 << 20

@@ -8,10 +8,12 @@ from datetime import datetime
 
 from psycopg import sql
 
-from spark_jobs.column_options import ColumnOptions
 from spark_jobs.configuration import Adopted, Table
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.options.column_options import ColumnOptions
+from spark_jobs.options.table_layout import NO_LAYOUT
+from spark_jobs.options.table_mode import Form, keeps_past
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, clock_microseconds
 from spark_jobs.postgres.fingerprints import fingerprints
@@ -42,8 +44,6 @@ from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import SnapshotSource, TableRead
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
-from spark_jobs.table_layout import NO_LAYOUT
-from spark_jobs.table_mode import Form, keeps_past
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.refused_changes import refused_columns

@@ -10,9 +10,9 @@ import pyarrow as pa
 from spark_jobs.decode.binary.cast import cast_binary
 from spark_jobs.decode.masked_text import masked_text
 from spark_jobs.decode.values import Fitted, OnUnrepresentable, cast_text
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeKind, LakeType
 from spark_jobs.schema.wire_type import wire_type
-from spark_jobs.table_mask import TableMask
 
 # bool, bytea, int8, int2, int4, text, varchar: Arrow has types that hold all their values
 _NATIVE = {16, 17, 20, 21, 23, 25, 1043}

@@ -20,6 +20,7 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import forget
 from spark_jobs.lake.table_state import TableState, records_of
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
@@ -34,7 +35,6 @@ from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
-from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.annotated_table import annotate_table
 from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import replace_table, rows_written, table_at, with_metadata

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, PreconditionError
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.bulk_read import BulkConnect, bulk_connection
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.postgres.published_tables import PublishedTable
@@ -27,7 +28,6 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import AppliedLater, CtidRange, range_query, snapshot_column
 from spark_jobs.snapshot.range_read import RangeQuery, RangeReader, read_range
 from spark_jobs.snapshot.snapshot_column import SnapshotColumn
-from spark_jobs.table_mask import TableMask
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 from spark_jobs.writers.merge_sql import named_columns
 from spark_jobs.writers.staged_misfits import NotedFrame, counted_misfits, misfits_among

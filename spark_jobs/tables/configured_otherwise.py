@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError, NeedsSnapshotError, OtherModeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
+from spark_jobs.options.table_mask import why_masked_otherwise
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mask import why_masked_otherwise
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.ledger import Ledger
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.table_mask import TableMask
 
 
 def masked_table_facts(connection: Connection, pipeline: Pipeline) -> tuple[RelationFacts, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.column_options import NO_OPTIONS
 from spark_jobs.configuration import Pipeline, Source, Table, named_twice
 from spark_jobs.errors import CdcError, PreconditionError
+from spark_jobs.options.column_options import NO_OPTIONS
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.publication import Publication, find_publications, why_not_sent

@@ -32,6 +32,7 @@ from spark_jobs.errors import (
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.table_state import TableState, table_states
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.postgres.bulk_read import bulk_connections
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
@@ -48,7 +49,6 @@ from spark_jobs.snapshot.export import CtidRange, ctid_ranges
 from spark_jobs.snapshot.exporter import BRIEF, exported_snapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.table_mode import holds_changes
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.verify.compare_table import Thoroughness, Verification, compare_table

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.delta.table import delta_identifier, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.writers.delta_table import add_features, set_properties, table_at, table_columns
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_features import COLUMN_MAPPING, features_of_columns

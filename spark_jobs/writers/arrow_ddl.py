@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.decode.values import Fitted, cast_text
+from spark_jobs.options.table_mode import Mode, holds_changes
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.mode_columns import ended_column
 from spark_jobs.schema.relation_facts import NOT_UTF_8
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.table_mode import Mode, holds_changes
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.table_metadata import columns_altered, commit_metadata

@@ -18,8 +18,8 @@ from spark_jobs.delta.commit_errors import commit_errors, is_of_storage
 from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.delta.written_tables import commit_next, is_made
 from spark_jobs.errors import first_line
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.net_columns import NetColumns
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.file_layout import file_layout, written_columns
 from spark_jobs.writers.lost_copies import row_change
 from spark_jobs.writers.net_source import NetSource

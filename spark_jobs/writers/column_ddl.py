@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from spark_jobs.delta.table import delta_identifier
+from spark_jobs.options.table_layout import TableLayout
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.mode_columns import live_rows, own_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.table_layout import TableLayout
 from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.arrow_ddl import missing_value
 from spark_jobs.writers.delta_table import add_features, replace_table, table_columns, with_metadata

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 
 from deltalake import DeltaTable
 
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.schema.annotations import ColumnAnnotations, TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape, of_source
-from spark_jobs.table_mode import Mode
 
 Metadata: TypeAlias = dict[str, Any]
 Field: TypeAlias = dict[str, Any]

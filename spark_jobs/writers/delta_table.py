@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.delta.transaction_log import TransactionLog
+from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.options.table_mode import MIRROR, Form
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import own_columns
@@ -14,8 +16,6 @@ from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.errors import is_file_gone
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_mode import MIRROR, Form
 from spark_jobs.writers.delta_fields import ATTNUM, MODE, Metadata, annotated, said_in
 from spark_jobs.writers.merge_sql import quoted, sql_text
 from spark_jobs.writers.table_features import Feature, features_of, new_properties

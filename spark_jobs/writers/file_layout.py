@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from spark_jobs.delta.data_files import Layout
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.table_shape import LakeColumn
-from spark_jobs.table_mode import Mode
 
 FILE_BYTES = 128 << 20
 _WITH_STATISTICS = 32  # columns: as many as Spark writes statistics of

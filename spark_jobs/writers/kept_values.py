@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.decode.equal_rows import DistinctRows
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.net_columns import NetColumns, old_key, unchanged, value
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.held_rows import held_rows
 from spark_jobs.writers.merge_sql import in_range
 from spark_jobs.writers.net_source import NetSource, key_range_of

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.decode.equal_rows import DistinctRows, EqualRows, comparable_rows
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.schema.net_columns import COPIES
-from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.rewritten_rows import KeyedChange, RowChange, RowPiece, as_held, as_written
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, NetColumns, value

@@ -10,6 +10,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
+from spark_jobs.options.table_mode import Form, holds_changes
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
     VALID_FROM,
@@ -24,7 +25,6 @@ from spark_jobs.schema.mode_columns import (
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Form, holds_changes
 from spark_jobs.writers.delta_table import table_columns
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.row_equality import printed

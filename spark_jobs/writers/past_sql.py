@@ -6,6 +6,7 @@ See ``merge_sql`` for the aliases ``t`` and ``s``.
 from __future__ import annotations
 
 from spark_jobs.delta.table import delta_identifier
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
     COMMIT_TIME,
@@ -17,7 +18,6 @@ from spark_jobs.schema.mode_columns import (
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import DELETE, OPERATION, NetColumns, unchanged, value
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Mode
 from spark_jobs.writers.merge_sql import (
     MOVED,
     KeyRange,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from spark_jobs.decode.equal_rows import DistinctRows, comparable
 from spark_jobs.delta.data_files import slices
+from spark_jobs.options.table_mode import Form, Mode, holds_changes
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
     COMMIT_TIME,
@@ -29,7 +30,6 @@ from spark_jobs.schema.mode_columns import (
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import Form, Mode, holds_changes
 from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.net_source import NetSource
 

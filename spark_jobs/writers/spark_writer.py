@@ -17,13 +17,13 @@ from spark_jobs.delta.commit import Commit
 from spark_jobs.delta.table import table_errors, table_gone
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
+from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.retries import again_when_concurrent
 from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
 from spark_jobs.spark.errors import is_concurrent_commit
 from spark_jobs.spark.session_conf import INTERPRETED
 from spark_jobs.storage import Location
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.arranged_table import arrange, rewriting
 from spark_jobs.writers.copies_merge import added_copies, merge_copies, with_copies
 from spark_jobs.writers.delta_table import add_features, table_at

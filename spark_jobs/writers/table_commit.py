@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, Schema
 from deltalake.transaction import AddAction
 
-from spark_jobs.change_counts import NO_CHANGES, ChangeCounts
+from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import FilesMode
@@ -44,6 +44,7 @@ from spark_jobs.lake.table_state import (
 )
 from spark_jobs.lake.unrepresentable import ALL_FITTED, RecordsOf, Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.schema.misfits import Misfits
@@ -51,7 +52,6 @@ from spark_jobs.spark.errors import is_concurrent_commit, is_file_gone, is_overt
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.spark.session_conf import FEW_LOG_PARTITIONS, LOG_PARTITIONS
 from spark_jobs.storage import Location
-from spark_jobs.table_mode import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

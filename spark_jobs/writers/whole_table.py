@@ -23,14 +23,14 @@ from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.own_commit import create_table
 from spark_jobs.delta.table import is_ambiguous, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
+from spark_jobs.options.table_mode import Mode
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.table_shape import LakeColumn, TableShape, of_source
 from spark_jobs.storage import Location
-from spark_jobs.table_mode import Mode
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.delta_fields import (
     ATTNUM,
     COMMENTED,

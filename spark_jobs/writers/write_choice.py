@@ -15,10 +15,10 @@ from typing import Literal
 
 from spark_jobs.configuration import MergeEngine, SparkOptions
 from spark_jobs.lake.table_state import Strategy
+from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.options.table_mode import holds_changes, keeps_past
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.spark.session_conf import runs_on_driver
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_mode import holds_changes, keeps_past
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.net_source import NetSource
 
 Engine = Literal["spark", "deltalake"]

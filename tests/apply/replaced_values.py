@@ -10,12 +10,12 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions, OnUnrepresentable
 from spark_jobs.configuration import MergeEngine, Pipeline, Table
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions, OnUnrepresentable
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.table_mode import Mode
 from spark_jobs.writers.held_rows import held_rows
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_jobs.configuration import Table
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import Mode
 
 
 def in_modes(relation: QualifiedName, *modes: Mode) -> tuple[Table, ...]:

@@ -15,10 +15,10 @@ from pydantic import SecretStr
 
 from spark_jobs.apply import apply_tables
 from spark_jobs.configuration import Pipeline, PluginName, Table
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.snapshot.snapshot import snapshot
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.opened_table import opened_table
 from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata

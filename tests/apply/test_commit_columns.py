@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.options.table_mode import CommitColumn, Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.held_rows import held_rows
 from tests.fixtures.no_spark import no_spark, synced_without_spark

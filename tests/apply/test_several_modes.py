@@ -14,12 +14,12 @@ from pydantic import SecretStr
 from spark_jobs.configuration import Pipeline, PluginName, Table, TablePatterns
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.options.table_mask import TableMask
+from spark_jobs.options.table_mode import Mode, holds_changes
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport, capture, sync
-from spark_jobs.table_mask import TableMask
-from spark_jobs.table_mode import Mode, holds_changes
-from spark_jobs.table_pattern import TablePattern
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.held_rows import held_rows
 from tests.apply.several_modes import in_modes

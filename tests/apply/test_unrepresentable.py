@@ -14,13 +14,13 @@ import pytest
 from deltalake import DeltaTable
 from pydantic import SecretStr
 
-from spark_jobs.column_options import ColumnOptions, OnUnrepresentable
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.drop.drop import drop
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.lake.table_state import state_in_cut
 from spark_jobs.lake.unrepresentable import RecordsOf
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.options.column_options import ColumnOptions, OnUnrepresentable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.misfits import MOST_RECORDS

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from spark_jobs.column_options import NO_OPTIONS, ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import Pipeline, Table
+from spark_jobs.options.column_options import NO_OPTIONS, ChosenType, ChosenTypes, ColumnOptions
+from spark_jobs.options.table_mode import CommitColumn, Mode
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.held_rows import held_rows
 from tests.fixtures.no_spark import no_spark, synced_without_spark

@@ -20,11 +20,11 @@ from spark_jobs.configuration import Pipeline, Table, WindowLimits
 from spark_jobs.errors import CdcError, ConfigurationError, DecodeError
 from spark_jobs.logicalrep.messages import Change
 from spark_jobs.logicalrep.pgoutput.read_message import read_change
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_version import relation_of
-from spark_jobs.table_mask import TableMask
 from tests.fixtures.pipelines import MakePipeline
 from tests.fixtures.servers import Database
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.change_log.window_marker import PeriodsSeen, RelationCounts, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName

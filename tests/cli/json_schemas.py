@@ -24,18 +24,18 @@ from cdc_assets.cli.register import RegisterReport
 from cdc_assets.cli.snapshot import SnapshotReport
 from spark_jobs.apply.apply import CatchUpReport
 from spark_jobs.capture.capture import CaptureReport
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.doctor import Diagnosis
 from spark_jobs.drop.drop_report import DropPlan, DropReport
 from spark_jobs.dry_run import DryRun
 from spark_jobs.errors import CdcError
-from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.follow import FollowRound
 from spark_jobs.forget.forget import ForgetReport
 from spark_jobs.forget.traces_left import ErasureReport
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.maintain.maintain import MaintainReport
+from spark_jobs.options.folder_template import FolderTemplate
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import RecoverReport
 from spark_jobs.replay.as_of import TableAsOf

@@ -19,7 +19,6 @@ from pydantic import BaseModel, SecretStr
 from cdc_assets.configuration.field_errors import model_in
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.configuration.models import PipelineModel
-from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import (
     Adopted,
     ColumnSelection,
@@ -36,12 +35,13 @@ from spark_jobs.configuration import (
     WindowLimits,
 )
 from spark_jobs.errors import ConfigurationError
-from spark_jobs.folder_template import DEFAULT_FOLDERS, FolderTemplate
+from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
+from spark_jobs.options.folder_template import DEFAULT_FOLDERS, FolderTemplate
+from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.options.table_mask import SALT_VARIABLE, TableMask
+from spark_jobs.options.time_partitions import Days, Hours
 from spark_jobs.postgres.command_dsn import CommandDsn
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_mask import SALT_VARIABLE, TableMask
-from spark_jobs.time_partitions import Days, Hours
 
 SECRET = "postgresql://cdc:hunter2@db.example/shop"
 WITHOUT_PASSWORD = "postgresql://cdc@db.example/shop"

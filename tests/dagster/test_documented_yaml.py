@@ -16,7 +16,7 @@ from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.configuration.models import PipelineModel, SourceModel
 from cdc_assets.configuration.table_model import TableModel
-from spark_jobs.table_mask import SALT_VARIABLE
+from spark_jobs.options.table_mask import SALT_VARIABLE
 from tests.dagster.component_project import dg_command, write_defs
 from tests.dagster.shop_component import loaded
 

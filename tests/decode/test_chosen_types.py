@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_jobs.column_options import ChosenType, ChosenTypes, OnUnrepresentable
 from spark_jobs.decode.values import cast_text
 from spark_jobs.errors import DecodeError, UnrepresentableError
+from spark_jobs.options.column_options import ChosenType, ChosenTypes, OnUnrepresentable
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 
 WIDE = Context(prec=200, rounding=ROUND_HALF_UP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from spark_jobs.table_mode import Mode
+from spark_jobs.options.table_mode import Mode
 
 # changed: merged, keys move, documents are not sent again; emptied: overwritten after a TRUNCATE; altered: DDL;
 # event: no key; parts: partitioned; bulk: ranges that are staged, transactions that are spooled.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.capture.capture import capture
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window

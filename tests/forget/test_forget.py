@@ -31,12 +31,12 @@ from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logged_changes.changes import changes
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.replay import replay
 from spark_jobs.run import Run
 from spark_jobs.sync import sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers import arrow_writer
 from tests.cli.command import configured

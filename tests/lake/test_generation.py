@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.column_options import ChosenType, ChosenTypes
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.column_options import ChosenType, ChosenTypes
+from spark_jobs.options.table_mode import Form
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import Form
 
 TYPES = st.dictionaries(st.text(max_size=8), st.sampled_from([ChosenType("array"), ChosenType("decimal", 38, 10)]))
 GENERATIONS = st.builds(

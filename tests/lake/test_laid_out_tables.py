@@ -14,13 +14,13 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline, Table, TablePatterns
 from spark_jobs.drop.drop import drop
 from spark_jobs.errors import LakeError
-from spark_jobs.folder_template import FolderTemplate
 from spark_jobs.lake.table_folders import names_in_lake
+from spark_jobs.options.folder_template import FolderTemplate
+from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import recover
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
-from spark_jobs.table_pattern import TablePattern
 from spark_jobs.verify.verify import verify
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of

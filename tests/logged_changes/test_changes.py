@@ -18,8 +18,8 @@ from spark_jobs.errors import CdcError, ConfigurationError, GapError, SchemaChan
 from spark_jobs.logged_changes import plan
 from spark_jobs.logged_changes.changes import changes
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mask import TableMask
 from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database
 from tests.logged_changes.audited_changes import MADE, TABLES, TRANSACTIONS, assert_as_audited, commit

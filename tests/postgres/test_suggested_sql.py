@@ -26,6 +26,7 @@ from spark_jobs.doctor.checks import Verdict
 from spark_jobs.doctor.source_checks import server_checks
 from spark_jobs.doctor.table_checks import publication_and_table_checks
 from spark_jobs.errors import CdcError, PreconditionError, SlotError, SnapshotWaitsError
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.health import slot_health
 from spark_jobs.postgres.privileges import role_privileges, server_settings
@@ -34,7 +35,6 @@ from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import RESERVED_WORDS, QualifiedName, quoted_identifier
 from spark_jobs.snapshot.exporter import Patience, exported_snapshot
 from spark_jobs.sync import sync
-from spark_jobs.table_mask import TableMask
 from tests.documented_grants import documented_role
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of, prepare_slot

@@ -21,6 +21,7 @@ from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.errors import ConfigurationError, DecodeError, PreconditionError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.options.table_mask import SALT_VARIABLE
 from spark_jobs.postgres.publication import find_publication
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.prepare import prepare
@@ -29,7 +30,6 @@ from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
-from spark_jobs.table_mask import SALT_VARIABLE
 from spark_jobs.tables.followed_tables import all_followed_names
 from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.verify.verify import verify

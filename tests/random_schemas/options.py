@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import MergeEngine, SnapshotOptions
-from spark_jobs.table_mode import Mode
+from spark_jobs.options.table_mode import Mode
 from tests.fixtures.servers import Database
 
 # no table fits into one

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import Pipeline, SparkOptions, Table
+from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
+from spark_jobs.options.table_mode import Mode
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import sync
-from spark_jobs.table_mode import Mode
-from spark_jobs.write_limits import WriteLimits
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database, started
 from tests.fixtures.spark import JARS

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from spark_jobs.logicalrep.relation import Relation, RelationColumn
+from spark_jobs.options.table_mask import TableMask, why_masked_otherwise
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint, FingerprintColumn, FingerprintMask
 from spark_jobs.schema.masked_facts import masked_facts
 from spark_jobs.schema.masked_relation import MaskedRelation
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
-from spark_jobs.table_mask import TableMask, why_masked_otherwise
 
 SALT = b"pepper"
 EMAIL = TableMask(("email",), SALT)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
+from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
+from spark_jobs.options.table_mode import MIRROR, Form
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import table_faults
-from spark_jobs.table_mode import MIRROR, Form
 from tests.schema.relation_facts import FACTS
 
 SENT = ("id", "note")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from tests.fixtures.background import in_background
 from tests.fixtures.pipelines import pipeline_of

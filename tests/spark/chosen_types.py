@@ -8,10 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions, OnUnrepresentable
 from spark_jobs.configuration import Pipeline, Table
+from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions, OnUnrepresentable
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import Mode
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed

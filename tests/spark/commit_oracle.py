@@ -10,7 +10,7 @@ from typing import Any
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.lake.table_state import TableState
-from spark_jobs.table_mode import CommitColumn, Mode
+from spark_jobs.options.table_mode import CommitColumn, Mode
 from tests.spark.audit import Audited, Row, Versions
 
 BOTH: tuple[CommitColumn, ...] = ("_commit_lsn", "_commit_time")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.lake.table_state import TableState
+from spark_jobs.options.table_mode import Form, Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.mode_columns import own_columns
-from spark_jobs.table_mode import Form, Mode
 from tests.fixtures.servers import Database
 from tests.spark.audit import AUDIT, Row, audit_of, audited
 from tests.spark.commit_oracle import BOTH, Copies, assert_commits, last_writers

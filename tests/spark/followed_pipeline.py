@@ -19,6 +19,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source, SparkOptions, Table
 from spark_jobs.lake.table_state import TableState, table_state
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import conninfo
 from spark_jobs.qualified_name import QualifiedName
@@ -28,7 +29,6 @@ from spark_jobs.snapshot.exporter import exported_snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, snapshot_tables
 from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.write_limits import WriteLimits
 from tests.fixtures.pipelines import prepare_slot
 from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database

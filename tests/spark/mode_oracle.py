@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.mode_columns import mode_columns
-from spark_jobs.table_mode import Mode
 from tests.fixtures.row_compare import lake_rows as table_rows
 from tests.spark.audit import Audited, Row, Versions
 

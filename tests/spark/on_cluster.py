@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from spark_jobs.configuration import Lake, MergeEngine, Pipeline, SnapshotOptions, Source, SparkOptions, Table
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.session import spark_session
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
-from spark_jobs.write_limits import WriteLimits
 from tests.fixtures.servers import Database
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.column_options import ColumnOptions
 from spark_jobs.configuration import Pipeline, Table
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.options.column_options import ColumnOptions
+from spark_jobs.options.table_layout import TableLayout
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot import snapshot
-from spark_jobs.table_layout import TableLayout
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.simpler_table import simplify
 from tests.apply.annotations import HOSTILE, ITEM, MAKING, in_source, said

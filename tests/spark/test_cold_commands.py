@@ -15,11 +15,11 @@ import pytest
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline, Table, WindowLimits
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.spark.provider import LazySession
 from spark_jobs.sync import sync
-from spark_jobs.write_limits import WriteLimits
 from tests.cli.command import configured
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

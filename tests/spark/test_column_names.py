@@ -12,6 +12,7 @@ from psycopg import sql
 
 from spark_jobs.doctor.table_checks import publication_and_table_checks
 from spark_jobs.errors import CdcError
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.privileges import role_privileges
 from spark_jobs.qualified_name import QualifiedName
@@ -23,7 +24,6 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.sync import sync
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.delta_table import add_features, replace_table
 from spark_jobs.writers.merge_sql import NET_CHANGE, merge_statement, named_columns
 from spark_jobs.writers.table_features import DELETION_VECTORS

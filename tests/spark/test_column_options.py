@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_jobs.column_options import ColumnOptions, OnUnrepresentable
 from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.errors import PreconditionError
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.column_options import ColumnOptions, OnUnrepresentable
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.prepare import prepare
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night

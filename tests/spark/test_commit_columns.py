@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.configuration import Table
+from spark_jobs.options.table_mode import CommitColumn, Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.sync import sync
-from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from cdc_assets.demo.embedded_postgres import running_postgres, server_user, wheel_binaries
 from spark_jobs.configuration import Lake, MergeEngine, Pipeline, Source, Table
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.rebuild import rebuild
@@ -23,7 +24,6 @@ from spark_jobs.replay.replay import replay
 from spark_jobs.run import Run
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from tests.apply.annotations import in_source, said
 from tests.at_night import at_night

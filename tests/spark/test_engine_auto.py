@@ -20,12 +20,12 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline, Table, WindowLimits
 from spark_jobs.errors import OvertakenError
+from spark_jobs.options.table_mode import Mode
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.table_writer import Written, WrittenTable, write_net

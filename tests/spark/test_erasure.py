@@ -12,9 +12,9 @@ import pytest
 
 from spark_jobs.configuration import Retention, Table
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.errors import LakeError, SchemaChangeError, UnrepresentableError
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName

@@ -18,13 +18,13 @@ from spark_jobs.dry_run import plan_sync
 from spark_jobs.errors import NeedsSnapshotError, RefusedChangeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of

@@ -15,12 +15,13 @@ import pytest
 
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.configuration import MergeEngine, Pipeline, SchemaPolicy, Table
 from spark_jobs.dry_run import plan_sync
 from spark_jobs.errors import ConfigurationError, RefusedChangeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
+from spark_jobs.options.table_mode import Mode, holds_changes
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import recover
 from spark_jobs.replay.as_of import table_as_of
@@ -28,7 +29,6 @@ from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.table_mode import Mode, holds_changes
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night

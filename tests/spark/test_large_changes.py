@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.lake.cuts import latest_cut
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.sync import sync
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers import arrow_writer
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.rewritten_rows import RowChange

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.column_options import ColumnOptions
 from spark_jobs.configuration import Pipeline, Table
+from spark_jobs.options.column_options import ColumnOptions
+from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.arranged_table import Arrangement
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of

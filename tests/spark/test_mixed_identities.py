@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from spark_jobs.configuration import PluginName
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.sync import sync
-from spark_jobs.table_mode import Mode
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

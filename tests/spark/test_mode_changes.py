@@ -13,11 +13,11 @@ import pytest
 from spark_jobs.follow import Follower, FollowRound
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.repair.new_generations import begin_generations
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
-from spark_jobs.table_mode import Mode
 from tests.at_night import at_night
 from tests.fixtures.servers import Database
 from tests.spark.audited_item import CHANGES, EMPTIED, ITEM, Item, audited_item

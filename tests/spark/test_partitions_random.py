@@ -14,9 +14,9 @@ import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.table_range import TableRange
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
-from spark_jobs.write_limits import WriteLimits
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database, fresh_database

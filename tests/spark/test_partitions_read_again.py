@@ -13,10 +13,10 @@ import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport
-from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.no_spark import synced_without_spark
 from tests.fixtures.pipelines import pipeline_of

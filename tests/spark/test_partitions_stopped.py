@@ -18,13 +18,13 @@ from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import OvertakenError
 from spark_jobs.follow import Follower, FollowRound
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.postgres.write_guard import WriteGuard
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.repair.read_partitions import PartitionsReport, read_partitions
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import sync
-from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

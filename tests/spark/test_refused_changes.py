@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import MergeEngine, Pipeline, SchemaPolicy
 from spark_jobs.errors import RefusedChangeError
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.table_mode import Mode
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal, in_public, read_again, synced

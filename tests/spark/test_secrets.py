@@ -25,7 +25,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from spark_jobs.configuration import MergeEngine
-from spark_jobs.table_mask import SALT_VARIABLE
+from spark_jobs.options.table_mask import SALT_VARIABLE
 from tests.at_night import at_night
 from tests.cli.command import Answer, Command, configured
 from tests.documented_grants import TABLES, documented_role

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.configuration import Pipeline, Table
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.sync import SyncReport, snapshot, sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from tests.apply.several_modes import in_modes
 from tests.fixtures.pipelines import pipeline_of

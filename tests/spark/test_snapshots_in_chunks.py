@@ -13,10 +13,10 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.configuration import Adopted, SnapshotOptions, Table
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.exporter import IN_TURNS
 from spark_jobs.sync import sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of

@@ -15,10 +15,10 @@ from spark_jobs.configuration import MergeEngine, Pipeline
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.simpler_table import TableSimplified
 from tests.at_night import at_night
 from tests.fixtures.no_spark import synced_without_spark

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.errors import CdcError
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.write_limits import WriteLimits
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

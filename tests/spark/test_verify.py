@@ -16,10 +16,10 @@ import pytest
 from cdc_assets.cli.json_output import json_text
 from spark_jobs.configuration import MergeEngine, Table
 from spark_jobs.errors import SlotError
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import Difference, DifferingRow, KeyValue, RowCounts, TableVerified

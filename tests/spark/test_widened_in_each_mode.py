@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from spark_jobs.configuration import Table
+from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_mode import Mode
 from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

@@ -11,12 +11,12 @@ from typing import Any, get_args
 import pyarrow as pa
 import pytest
 
+from spark_jobs.options.table_mode import CommitColumn, Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.mode_columns import VALID_TO_LSN
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.table_mode import CommitColumn, Mode
 from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.lost_copies import row_change
 from spark_jobs.writers.net_source import NetSource

@@ -20,12 +20,12 @@ from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.delta.files import create_local_folder
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.arrow_writer import ArrowWriter
 from spark_jobs.writers.merge_sql import KeyRange
 from spark_jobs.writers.net_source import NetSource, key_range_of

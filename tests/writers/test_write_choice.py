@@ -10,14 +10,14 @@ import pytest
 
 from spark_jobs.configuration import MergeEngine, SparkOptions
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.options.table_mode import Mode
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.table_mode import Mode
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.write_choice import Engine, TableFacts, WriteWay, compaction_writer, snapshot_writer, write_way
 

@@ -24,6 +24,8 @@ from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError, OvertakenError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import CommitColumn, Form, Mode
+from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.lake_types import LakeType
 from spark_jobs.schema.mode_columns import mode_columns
@@ -31,8 +33,6 @@ from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, ddl, value, value_fields
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
-from spark_jobs.table_mode import CommitColumn, Form, Mode
-from spark_jobs.write_limits import WriteLimits
 from spark_jobs.writers.delta_table import replace_table, table_at, with_metadata
 from spark_jobs.writers.held_rows import held_rows, readable_table
 from spark_jobs.writers.merge_sql import named_columns

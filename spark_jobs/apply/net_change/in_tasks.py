@@ -41,8 +41,8 @@ from spark_jobs.apply.net_change.actions import DELETE_HALF, PUT_HALF, Actions
 from spark_jobs.apply.net_change.carry import has_unchanged, unknown_puts
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.net_change.rows import NetRows
+from spark_jobs.options.table_mode import holds_changes, keeps_past
 from spark_jobs.schema.net_columns import FRESH, LEANS, NetField, arrow_schema
-from spark_jobs.table_mode import holds_changes, keeps_past
 
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
 

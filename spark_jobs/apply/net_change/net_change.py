@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 from spark_jobs.apply.net_change.appended import appended_truncates
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.net_change.truncates import truncates_of, truncations
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.decode.ordered_changes import plain_columns
 from spark_jobs.errors import DecodeError
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import COPIES, NetColumns
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import holds_changes
 
 
 @dataclass(frozen=True)

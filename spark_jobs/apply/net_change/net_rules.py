@@ -16,11 +16,11 @@ from spark_jobs.apply.net_change.past import Timeline, history_rows, soft_delete
 from spark_jobs.apply.net_change.rows import NetRows, net_rows
 from spark_jobs.apply.net_change.truncates import Truncation, changes_after, without_truncates
 from spark_jobs.decode.ordered_changes import OrderedChanges
+from spark_jobs.options.table_mode import CommitColumn, Mode, holds_changes, keeps_past
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.relation_version import RelationVersion
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.table_mode import CommitColumn, Mode, holds_changes, keeps_past
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from spark_jobs.apply.staging import staging_folder, sweep_staging
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.files import lake_errors, lake_filesystem
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import NetColumns, ddl
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
-from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.net_source import Frame, NetSource, key_range_of
 
 if TYPE_CHECKING:

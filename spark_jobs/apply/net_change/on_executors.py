@@ -24,9 +24,10 @@ from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.net_change.truncates import truncates_of, truncations
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.delta.table import delta_identifier
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.net_columns import (
@@ -42,7 +43,6 @@ from spark_jobs.schema.net_columns import (
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.table_mode import holds_changes
 from spark_jobs.writers.copies_merge import summed_copies
 from spark_jobs.writers.merge_sql import KeyRange
 from spark_jobs.writers.net_source import Frame, NetSource, key_ends, key_range_in

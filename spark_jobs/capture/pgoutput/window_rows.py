@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from spark_jobs.capture.message_batch import CHANGES, CONTROL, KNOWN, ROW_CHANGES, MessageBatch
 from spark_jobs.capture.pgoutput.transaction_places import Flags, Places, TransactionPlaces
 from spark_jobs.capture.pgoutput.unknown_messages import UnknownMessages
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.change_log.relation_versions import RelationSeen, relation_names, versions_in_force
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.change_log.window_marker import RelationCounts, UnknownMessage

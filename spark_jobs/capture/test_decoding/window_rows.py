@@ -20,7 +20,7 @@ from spark_jobs.capture.test_decoding.line_batch import BEGIN, COMMIT, MESSAGE, 
 from spark_jobs.capture.test_decoding.line_places import LinePlaces, OpenTransaction, within
 from spark_jobs.capture.test_decoding.line_tables import LineTable, LineTables
 from spark_jobs.capture.transaction_spool import TransactionSpool
-from spark_jobs.change_counts import ChangeCounts
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.change_log.window_marker import RelationCounts, UnknownMessage

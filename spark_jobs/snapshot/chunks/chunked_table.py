@@ -15,6 +15,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import CdcError, SourceError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.table_mode import CommitColumn, keeps_past
 from spark_jobs.postgres.connection import connected, source_errors
 from spark_jobs.postgres.table_sizes import table_sizes
 from spark_jobs.qualified_name import QualifiedName
@@ -32,7 +33,6 @@ from spark_jobs.snapshot.planned_table import PlannedTable, TableToRead, look
 from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.storage import Recent
-from spark_jobs.table_mode import CommitColumn, keeps_past
 from spark_jobs.writers.whole_table import WholeTable
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.apply.net_change.net_change import NetChange
-from spark_jobs.column_options import OnUnrepresentable
 from spark_jobs.errors import UnrepresentableError
+from spark_jobs.options.column_options import OnUnrepresentable
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.misfits import Misfits

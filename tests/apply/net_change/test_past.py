@@ -25,8 +25,8 @@ from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.net_change.truncates import truncations, without_truncates
 from spark_jobs.logicalrep.messages import UNCHANGED_TOAST, Delete, Insert, Truncate, Update
+from spark_jobs.options.table_mode import CommitColumn, Mode
 from spark_jobs.schema.net_columns import arrow_schema
-from spark_jobs.table_mode import CommitColumn, Mode
 from tests.histories import KEY, SHAPE, WIDTH, History, histories, typed
 
 COMMITS: tuple[CommitColumn, ...] = ("_commit_lsn", "_commit_time")

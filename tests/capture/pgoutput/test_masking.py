@@ -29,9 +29,9 @@ from spark_jobs.logicalrep.messages import (
 )
 from spark_jobs.logicalrep.pgoutput.read_message import read_change
 from spark_jobs.logicalrep.relation import Relation, RelationColumn, fingerprint
+from spark_jobs.options.table_mask import TableMask
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.masked_relation import MaskedRelation
-from spark_jobs.table_mask import TableMask
 from tests.capture.pgoutput.assembled_rows import Row, in_columns, one_by_one
 from tests.reference.errors import AmbiguousMessageError
 from tests.reference.transaction import ReadOptions

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.options.table_pattern import TablePattern, selected_names
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.table_pattern import TablePattern, selected_names
 
 ANY_NAME = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 ORDERS, ITEMS, AUDIT = (QualifiedName("public", name) for name in ("orders", "order_items", "audit_log"))

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_jobs.configuration import Lake
-from spark_jobs.folder_template import DEFAULT_FOLDERS, FolderTemplate
+from spark_jobs.options.folder_template import DEFAULT_FOLDERS, FolderTemplate
 from spark_jobs.qualified_name import QualifiedName
 
 TEMPLATES = [

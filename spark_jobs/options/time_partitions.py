@@ -1,8 +1,8 @@
 """When days and hours end, where a pipeline has time partitions: the same instants as Dagster's own partitions have.
 
-Dagster's rules for the change of the clocks, which ``tests/test_time_partitions.py`` compares: in place of a local time
-that is skipped comes the first one after the gap. Of a local time that comes twice it is the second, and around
-midnight the first.
+Dagster's rules for the change of the clocks, which ``tests/options/test_time_partitions.py`` compares: in place of a
+local time that is skipped comes the first one after the gap. Of a local time that comes twice it is the second, and
+around midnight the first.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from urllib.parse import quote, unquote
 
-from spark_jobs.table_layout import NO_LAYOUT, TableLayout
+from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
 
 OnUnrepresentable: TypeAlias = Literal["error", "null", "clamp"]
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from spark_jobs.time_partitions import Days, Hours, ends_of
+from spark_jobs.options.time_partitions import Days, Hours, ends_of
 
 END = datetime(2027, 1, 3, tzinfo=UTC)
 # Havana and Beirut change the clocks at midnight, Lord Howe by half an hour
