@@ -36,9 +36,8 @@ from spark_jobs.decode.message_columns import (
 )
 from spark_jobs.delta.append import append
 from spark_jobs.delta.commit import Transaction
-from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.data_files import Layout
-from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.table import commit_errors, table_errors
 from spark_jobs.delta.written_tables import commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import CdcError, GapError, LakeError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, app_id, created, refuse_schema_in_the_folder

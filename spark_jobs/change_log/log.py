@@ -23,11 +23,10 @@ from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.delta.append import append
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
 from spark_jobs.delta.commit import Transaction
-from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import REACHABLE, WRITABLE, decoded_path
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import commit_errors, open_table, table_errors
 from spark_jobs.delta.written_tables import commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import LakeError
 from spark_jobs.logicalrep.lsn import Lsn

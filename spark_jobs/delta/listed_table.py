@@ -23,11 +23,10 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction, RemoveAction
 
 from spark_jobs.delta.commit import commit_name, commit_of, time_now
-from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.files import LakeFile, files_below
 from spark_jobs.delta.history import History
 from spark_jobs.delta.own_commit import Action, add_action, commit_info, remove_action, write_commit
-from spark_jobs.delta.table import table_gone
+from spark_jobs.delta.table import overtaken, table_gone
 from spark_jobs.delta.transaction_log import note_version
 from spark_jobs.delta.whole_files import content_of, delete_files
 from spark_jobs.storage import Location

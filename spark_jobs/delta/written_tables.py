@@ -24,11 +24,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from spark_jobs.delta.append import FilesMode, commit_files, is_clean_up_due
 from spark_jobs.delta.checkpoints import Checkpoints, write_checkpoint_if_due
 from spark_jobs.delta.commit import COMMIT_ID, KnownCommit, Transaction, time_now
-from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.file_list import files_after
 from spark_jobs.delta.files import REACHABLE
 from spark_jobs.delta.own_commit import add_action, commit_info, remove_action, write_commit
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import open_table, overtaken, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.storage import Location, Recent
 

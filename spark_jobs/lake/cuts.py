@@ -24,12 +24,11 @@ from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import after_commit
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
 from spark_jobs.delta.commit import KnownCommit, Transaction
-from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import decoded_path
 from spark_jobs.delta.history import FOR_READERS
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import commit_errors, open_table, table_errors
 from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, compact_in_passing, keep_small
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import LakeError, OvertakenError

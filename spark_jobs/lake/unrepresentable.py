@@ -25,12 +25,11 @@ from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import commit_files
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
 from spark_jobs.delta.commit import Transaction, time_now
-from spark_jobs.delta.commit_errors import commit_errors
 from spark_jobs.delta.counted_files import CountedFiles
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.files import WRITABLE, create_local_folder, files_below, table_filesystem
 from spark_jobs.delta.history import FOR_READERS, History
-from spark_jobs.delta.table import open_table, table_errors
+from spark_jobs.delta.table import commit_errors, open_table, table_errors
 from spark_jobs.delta.upkeep import CountedTable, Expiry, Upkeep, keep_small
 from spark_jobs.delta.written_tables import TableToWrite, commit_properties, keep_written, open_to_write
 from spark_jobs.errors import LakeError, OvertakenError

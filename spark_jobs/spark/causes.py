@@ -11,9 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.delta.commit_errors import APPENDS_ONLY
 from spark_jobs.delta.files import BUSY
-from spark_jobs.delta.table import delta_identifier, moved_away
+from spark_jobs.delta.table import APPENDS_ONLY, delta_identifier, moved_away
 from spark_jobs.errors import new_snapshot, one_line
 from spark_jobs.object_stores import GOOGLE_CONNECTOR
 

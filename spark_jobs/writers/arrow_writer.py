@@ -14,8 +14,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.append import FilesMode
-from spark_jobs.delta.commit_errors import commit_errors, is_of_storage
 from spark_jobs.delta.data_files import DataFiles
+from spark_jobs.delta.table import commit_errors, is_of_storage
 from spark_jobs.delta.written_tables import commit_next, is_made
 from spark_jobs.errors import first_line
 from spark_jobs.options.write_limits import WriteLimits

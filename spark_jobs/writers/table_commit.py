@@ -25,8 +25,7 @@ from spark_jobs.configuration import Lake
 from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.checkpoints import Checkpoints
 from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, Transaction
-from spark_jobs.delta.commit_errors import commit_errors, overtaken
-from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.table import commit_errors, overtaken, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, last_checkpoint, note_version, remove_checksum_of_another
 from spark_jobs.delta.written_tables import TableToWrite, commit_next, commit_properties, is_made
 from spark_jobs.errors import CdcError

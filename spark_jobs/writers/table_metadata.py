@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.own_commit import Action, commit_info, write_commit
+from spark_jobs.delta.table import overtaken
 from spark_jobs.delta.transaction_log import note_version
 from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.schema.column_changes import ColumnChanges

@@ -18,10 +18,9 @@ from deltalake.transaction import AddAction
 
 from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.commit import Transaction
-from spark_jobs.delta.commit_errors import overtaken
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.own_commit import create_table
-from spark_jobs.delta.table import is_ambiguous, table_errors
+from spark_jobs.delta.table import is_ambiguous, overtaken, table_errors
 from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.options.write_limits import WriteLimits
