@@ -265,11 +265,12 @@ def _land_through(
         call = plugin.reader(CallRead(span.hi, session.pipeline, session.control, spool, tables))
         batches = iter(printed)
         announced: dict[int, RelationSeen] = {}
+        changed = set[int]()
         for number, window in enumerate(windows, ordinal):
             periods = period_ends(session.pipeline.periods, session.checkpoint, session.clock)
             periods = periods and replace(periods, ends=ends)
             reader = call.window(number, window)
-            landing = WindowLanding(session, number, window, reader, look, tables, periods, announced)
+            landing = WindowLanding(session, number, window, reader, look, tables, periods, announced, changed)
             if not session.log.land(session.identity, number, landing.rows(batches, on_batch)):
                 raise GapError(
                     f"window {number} is landed already: another process landed it in the meantime",
@@ -279,6 +280,7 @@ def _land_through(
             yield marker
             if window.hi < span.hi:
                 announced = {**announced, **{relation.relid: relation for relation in reader.relations}}
+                changed |= {counts.relid for counts in marker.relations}
                 session = replace(session, checkpoint=marker)
                 look = _look(session)
 

@@ -78,11 +78,18 @@ class CatalogueLook:
         """The followed tables."""
         return tuple(relid for relid, _ in self.words.values())
 
-    def note_reasons(self, reasons: Mapping[int, tuple[str, ...]]) -> None:
-        """Note why rows of these tables, by relid, may differ by what the window holds."""
+    @property
+    def parts_before(self) -> frozenset[int]:
+        """The followed tables and their partitions in the look before, if anything has changed since."""
+        return frozenset(part.relid for fingerprint in self.before for part in fingerprint.parts)
+
+    def note_reasons(self, reasons: Mapping[int, tuple[str, ...]], *, shown: bool = True) -> None:
+        """Note why rows of these tables, by relid, may differ by what the window holds. ``shown``: so that the
+        fingerprint of a snapshot tells whether it was taken since."""
         for name, (relid, word) in self.words.items():
             if relid in reasons:
-                self._noted.append(TableChanged(relid, name.nspname, name.relname, word, reasons[relid]))
+                known = word if shown else ""
+                self._noted.append(TableChanged(relid, name.nspname, name.relname, known, reasons[relid]))
 
     def note_truncates(self, batch: pa.RecordBatch) -> None:
         """Note the TRUNCATEs in these rows: they explain why a table has a new file."""

@@ -1,14 +1,14 @@
-"""Finds, by their Relation messages, partitions that had another replica identity when a change of the window was made.
+"""Finds, by their Relation messages, partitions that were another thing when a change of the window was made.
 
 Changes of a partitioned table are sent under the root's name, with the root's Relation message; the catalogue says
 which old values the leaves send. If a leaf had another replica identity for a time, a changed key may have been sent
-without the old key, and an old row without its values. The catalogue may keep no trace of it, but pgoutput announces
-the leaf, too.
+without the old key, and an old row without its values. If it was a partition only for a time, its rows went without a
+word. The catalogue may keep no trace of either, but pgoutput announces the leaf, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.logicalrep.relation import Relation
@@ -35,6 +35,31 @@ def identities_for_a_time(
             name = QualifiedName(leaf.nspname, leaf.relname)
             reasons.setdefault(root.relid, {})[f"the replica identity of {name} was another for a time"] = None
     return {relid: tuple(each) for relid, each in reasons.items()}
+
+
+def partitions_for_a_time(
+    control: Connection, relations: Sequence[RelationSeen], changed: Collection[int], known: Collection[int]
+) -> dict[int, tuple[str, ...]]:
+    """By relid, of all that the window announced and has changes of, why rows may be gone: a partition was written, and
+    is none now. Its changes were sent under the name of a table with the same columns. ``relations``: what the window
+    announced; ``changed``: the relations that it has changes of; ``known``: partitions of which a look knows more,
+    and what has had changes of its own.
+    Raises SourceError.
+    """
+    announced = [*filter(None, (relation_of(relation.message) for relation in relations))]
+    leaves = [relation for relation in announced if relation.relid not in {*changed, *known}]
+    below = relids_below(control, [relation.relid for relation in announced]) if leaves else {}
+    reasons: dict[int, dict[str, None]] = {}
+    for leaf in leaves:
+        for root in announced if leaf.relid not in below else ():
+            if root.relid in changed and _names(root) == _names(leaf):
+                name = QualifiedName(leaf.nspname, leaf.relname)
+                reasons.setdefault(root.relid, {})[f"{name} was a partition for a time"] = None
+    return {relid: tuple(each) for relid, each in reasons.items()}
+
+
+def _names(relation: Relation) -> set[str]:
+    return {column.name for column in relation.columns}
 
 
 def _is_another(announced: Relation, now: Mapping[int, RelationFacts]) -> bool:

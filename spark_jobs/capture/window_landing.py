@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from spark_jobs.capture.catalogue_look import CatalogueLook
-from spark_jobs.capture.leaf_announcements import identities_for_a_time
+from spark_jobs.capture.leaf_announcements import identities_for_a_time, partitions_for_a_time
 from spark_jobs.capture.masked_tables import MaskedTables, masked_alike
 from spark_jobs.capture.period_ends import PeriodEnds
 from spark_jobs.capture.plugin import WindowReader
@@ -25,7 +25,8 @@ from spark_jobs.tables.followed_tables import followed_lines
 @dataclass(frozen=True)
 class WindowLanding:
     """What becomes one window's rows. ``tables``: those with masked columns. ``announced``: the relations that the call
-    has announced for earlier windows, by relid: the server does not repeat those of partitions."""
+    has announced for earlier windows, by relid: the server does not repeat those of partitions. ``changed``: of these,
+    the ones that earlier windows have changes of."""
 
     session: CaptureSession
     ordinal: int
@@ -35,6 +36,7 @@ class WindowLanding:
     tables: MaskedTables | None
     periods: PeriodEnds | None
     announced: Mapping[int, RelationSeen]
+    changed: Collection[int]
 
     def rows(self, batches: Iterator[pa.RecordBatch], on_batch: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
         """Of the log, with the catalogue's facts and the marker. Raises what reading raises, and PeriodEndsError."""
@@ -64,6 +66,10 @@ class WindowLanding:
         relids = sorted({relation.relid for relation in relations})
         facts = relation_facts(control, relids=relids, keys=pipeline.declared_keys, masks=pipeline.masks)
         self.look.note_reasons(identities_for_a_time(control, self.look.relids, relations, facts))
+        changed = {counts.relid for counts in self.reader.relation_counts()}
+        known = {*self.changed, *self.look.parts_before}
+        gone = partitions_for_a_time(control, relations, changed, known)
+        self.look.note_reasons(gone, shown=False)
         return facts_rows(self.ordinal, self.reader.relations, masked_alike(facts, self.tables))
 
     def marker(self) -> WindowMarker:

@@ -76,8 +76,8 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     for part in after.parts:
         old = known.pop(part.relid, None)
         if old is None or old.attached != part.attached:
-            if not part.made_as_partition:
-                reasons.append(f"partition {part.name} was attached")
+            if why := _why_not_sent(part):
+                reasons.append(why)
                 regions.append(_attached_region(before, after, old, part))
             continue
         others = _part_reasons(old, part, after, _renamed(before, after))
@@ -116,6 +116,19 @@ def _keeps_missing_values(before: Mapping[int, FingerprintPart], after: Fingerpr
     part = after.parts[0]
     old = before.get(part.relid)
     return len(after.parts) == 1 and old is not None and old.relfilenode == part.relfilenode
+
+
+def _why_not_sent(new: FingerprintPart) -> str:
+    """Why rows of a new partition may have come or gone without an event; empty if all changes of them were sent."""
+    if not new.made_as_partition:
+        return f"partition {new.name} was attached"
+    # a table begins in the file that has its number; a partitioned one has none
+    return _truncated_alone(new) if new.relfilenode not in (0, new.relid) else ""
+
+
+def _truncated_alone(part: FingerprintPart) -> str:
+    """Its own TRUNCATE is not sent if changes are published under the root's name."""
+    return f"partition {part.name} was truncated on its own, or rewritten"
 
 
 def _attached_region(
@@ -293,8 +306,7 @@ def _moved_file(old: FingerprintPart, new: FingerprintPart, of: Fingerprint) -> 
     if old.relfilenode == new.relfilenode or _is_rewritten(old, new, of):
         return []
     if new.parent:
-        # its own TRUNCATE is not sent if changes are published under the root's name
-        return [MovedFile(new.name, new.changed, f"partition {new.name} was truncated on its own, or rewritten")]
+        return [MovedFile(new.name, new.changed, _truncated_alone(new))]
     if new.reltoastrelid == 0 and _may_hold_other_rows(old, new, of):
         return [MovedFile(new.name, new.changed, "it was rewritten by DDL, or unlogged for a time")]
     return []

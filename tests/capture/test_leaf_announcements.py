@@ -1,14 +1,19 @@
-"""A leaf whose replica identity was another for a moment: the table is read again if changes may lack its key."""
+"""A leaf whose replica identity was another for a moment: the table is read again if changes may lack its key. And one
+that was a leaf for a moment only: its rows went without a word."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_jobs.capture.capture import capture
-from spark_jobs.sync import prepare
+from spark_jobs.sync import prepare, sync
+from spark_jobs.verify.verify import verify
+from tests.at_night import at_night
 from tests.capture.leaves import MADE, REASON
+from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -46,3 +51,76 @@ def test_an_identity_for_a_moment(
     landed = capture(pipeline).landed
     found = [changed for marker in landed if marker.catalogue for changed in marker.catalogue.changed]
     assert {why for changed in found for why in (changed.reasons,) if REASON[0] in why} == reasons
+
+
+ATTACH = "ALTER TABLE root ATTACH PARTITION more FOR VALUES FROM (1000) TO (2000)"
+WRITE = "INSERT INTO root VALUES (3, 'in a known leaf'), (1500, 'm')"
+DETACH, DROP = "ALTER TABLE root DETACH PARTITION more", "DROP TABLE more"
+MORE = "CREATE TABLE more PARTITION OF root FOR VALUES FROM (1000) TO (2000)"
+AGAIN = "more was a partition for a time"
+# what happens between two looks, and whether it takes what a leaf has sent to tell that rows are gone
+FOR_A_TIME = {
+    "dropped": ((MORE, WRITE, DROP), AGAIN),
+    "detached": ((MORE, WRITE, DETACH), AGAIN),
+    "in one transaction": (("; ".join(("BEGIN", MORE, WRITE, DROP, "COMMIT")),), AGAIN),
+    "attached": (("CREATE TABLE more (v text NOT NULL, id int PRIMARY KEY)", ATTACH, WRITE, DETACH), AGAIN),
+    "of a partition": (
+        (f"{MORE} PARTITION BY RANGE (id)", "CREATE TABLE most PARTITION OF more DEFAULT", WRITE, DROP),
+        "most was a partition for a time",
+    ),
+    "still there": ((MORE, WRITE), None),
+    "rolled back": (("; ".join(("BEGIN", MORE, WRITE, "ROLLBACK")),), None),
+    "not written": ((MORE, DROP), None),
+    "another table with these columns": (("INSERT INTO other VALUES (1, 'o')", "DROP TABLE other"), None),
+}
+
+
+BY_DAY = ("dropped", "attached", "still there")
+
+
+@pytest.mark.parametrize("source", [{}, at_night({"streaming": "on", "binary": True})], ids=["", "streamed"])
+@pytest.mark.parametrize("what", [*BY_DAY, *(at_night(what) for what in FOR_A_TIME if what not in BY_DAY)])
+def test_a_leaf_for_a_moment(database: Database, tmp_path: Path, what: str, source: dict[str, Any]) -> None:
+    """The user's own publication sends other tables, too."""
+    database.execute(*MADE, "DELETE FROM root WHERE id = 3", "CREATE TABLE other (LIKE root INCLUDING ALL)")
+    database.execute(
+        f'CREATE PUBLICATION "{database.name}" FOR ALL TABLES WITH (publish_via_partition_root)',
+        f"ALTER DATABASE \"{database.name}\" SET logical_decoding_work_mem = '64kB'",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.root", **source)
+    synced_without_spark(pipeline)
+    statements, reason = FOR_A_TIME[what]
+    database.execute(*statements, "UPDATE root SET v = 'u' WHERE id = 4")
+    (table,) = sync(pipeline, no_spark).snapshots or (None,)
+    assert (table is not None) == (reason is not None)
+    assert reason is None or (table is not None and f"public.{reason}" in table.reason)
+    assert verify(pipeline, no_spark).problems == ()
+    assert sync(pipeline, no_spark).snapshots == ()
+
+
+@pytest.mark.parametrize(
+    ("statements", "rows"),
+    [((MORE, WRITE, "TRUNCATE more"), 0), ((MORE, WRITE, "TRUNCATE more", WRITE.replace("(3", "(11")), 1)],
+    ids=["emptied", "written since"],
+)
+def test_a_new_leaf_that_was_truncated_on_its_own(
+    every_database: Database, tmp_path: Path, statements: tuple[str, ...], rows: int
+) -> None:
+    """Only what it may hold is read."""
+    every_database.execute(*MADE, "DELETE FROM root WHERE id = 3")
+    pipeline = pipeline_of(every_database, tmp_path / "lake", "public.root")
+    synced_without_spark(pipeline)
+    every_database.execute(*statements)
+    report = synced_without_spark(pipeline)
+    assert report.snapshots == ()
+    assert [table.partitions.rows for table in report.tables if table.partitions] == [rows]
+    assert verify(pipeline, no_spark).problems == ()
+
+
+def test_a_leaf_that_a_look_has_shown_is_read_alone(database: Database, tmp_path: Path) -> None:
+    database.execute(*MADE, MORE)
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.root")
+    synced_without_spark(pipeline)
+    database.execute(WRITE.replace("(3, 'in a known leaf'), ", ""), DETACH)
+    assert sync(pipeline, no_spark).snapshots == ()
+    assert verify(pipeline, no_spark).problems == ()

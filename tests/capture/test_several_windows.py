@@ -222,6 +222,32 @@ def test_a_partition_whose_identity_was_another_for_a_time(
     assert found[1] == found[0]
 
 
+def test_a_table_that_pauses_was_no_partition(
+    database: Database, tmp_path: Path, read_log: pytest.LogCaptureFixture
+) -> None:
+    """All tables have the same columns, two have a partition, and most windows have changes of one table only."""
+    names = "one", "other", "parted", "parted_too"
+    database.execute(
+        *(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)" for name in names[:2]),
+        *(f"CREATE TABLE {name} (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)" for name in names[2:]),
+        *(f"CREATE TABLE {name}_leaf PARTITION OF {name} DEFAULT" for name in names[2:]),
+        f"CREATE PUBLICATION {database.name} FOR TABLE {', '.join(names)} WITH (publish_via_partition_root)",
+    )
+    tables = tuple(Table(QualifiedName("public", name)) for name in names)
+    (pipeline,) = pipelines(database, tmp_path, "several", tables=tables)
+    with database.connect() as old:
+        old.execute("BEGIN; SELECT pg_current_xact_id()")
+        for at in range(8):
+            database.execute(f"INSERT INTO {names[at % 4]} VALUES ({at}, 'v')")
+            database.execute(f"SELECT pg_logical_emit_message(true, 'p', repeat('x', {_WINDOW}))")
+    capture(pipeline, upto=written(database))
+    assert "with one call" in read_log.text
+    markers = ChangeLog(pipeline.lake.change_log).markers()
+    assert sum(marker.changes for marker in markers) == 8
+    looks = [marker.catalogue for marker in markers if marker.catalogue]
+    assert [changed.reasons for look in looks for changed in look.changed if changed.reasons] == []
+
+
 def reasons(pipeline: Pipeline) -> list[Lsn]:
     """The ends of the windows that say so."""
     return [
