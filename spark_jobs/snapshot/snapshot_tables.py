@@ -234,8 +234,15 @@ def write_snapshot(table: PlannedTable, rows: SnapshotRows) -> TableSnapshot:
 
 
 def _written_files(table: PlannedTable, rows: SnapshotRows, target: WholeTable) -> WrittenFiles | None:
-    try:
+    with _naming(table):
         return rows.files(target)
+
+
+@contextmanager
+def _naming(table: PlannedTable) -> Iterator[None]:
+    """Errors name the table, and the LSN."""
+    try:
+        yield
     except CdcError as error:
         raise error.within(table.failed) from error
 
@@ -253,7 +260,8 @@ def _written_by_spark(
         noted = rows.frame(own)
         rows_read = noted.rows
         if before is not None and table.goes_on_from(before):
-            all_rows = rows_with_past(rows_read, path, read.shape, table.form, table.moment)
+            with _naming(table):
+                all_rows = rows_with_past(rows_read, path, read.shape, table.form, table.moment)
         else:
             for key, setting in INTERPRETED.items() if read.is_small else ():
                 own.conf.set(key, setting)

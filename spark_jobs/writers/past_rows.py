@@ -10,7 +10,9 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
+from spark_jobs.errors import UnrepresentableError
 from spark_jobs.options.table_mode import Form, holds_changes
+from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
     VALID_FROM,
@@ -24,8 +26,8 @@ from spark_jobs.schema.mode_columns import (
 )
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import value
-from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.writers.delta_table import table_columns
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
+from spark_jobs.writers.delta_table import table_at, table_columns
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.row_equality import printed
 
@@ -49,9 +51,11 @@ def _since(column: ModeColumn, moment: Moment) -> str:
 def rows_with_past(rows: DataFrame, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
     """All rows of the table at ``path`` after the snapshot, past rows included.
 
-    Columns are matched by attribute number. A value that does not fit its column's new type raises Spark's error.
+    Columns are matched by attribute number. Raises UnrepresentableError if a past row has a value that its column's new
+    type does not hold.
     """
     spark = rows.sparkSession
+    _require_fitting(spark, path, shape)
     if form.mode == "soft_delete":
         return _soft_deleted(rows, _held(spark, path, shape, form, moment), shape, form, moment)
     table_rows = _held(spark, path, shape, Form(form.mode), moment)
@@ -88,6 +92,30 @@ def _held(spark: SparkSession, path: str, shape: TableShape, form: Form, moment:
     )
     kept = (quoted(column.name) for column in own_columns(form))
     return with_commit_columns(spark.read.format("delta").load(path), form, moment).selectExpr(*values, *kept)
+
+
+def _require_fitting(spark: SparkSession, path: str, shape: TableShape) -> None:
+    held = {column.attnum: column for column in table_columns(spark, path)}
+    pairs = [(held[column.attnum], column) for column in shape.columns if column.attnum in held]
+    for before, now in pairs:
+        if before.sql != now.lake_type.sql and _has_misfits(spark, path, before, now):
+            raise UnrepresentableError(
+                f"column {now.name} was {before.sql}, and {now.lake_type.sql} does not hold all values of earlier rows",
+                hint="give it its type back at the source; or move the table's folder away: the next sync begins it"
+                " without earlier rows",
+            )
+
+
+def _has_misfits(spark: SparkSession, path: str, before: DeltaColumn, now: LakeColumn) -> bool:
+    """Also if no value of the one type is cast to the other."""
+    from pyspark.errors import AnalysisException
+
+    name = quoted(before.name)
+    lost = f"{name} IS NOT NULL AND try_cast({name} AS {now.lake_type.sql}) IS NULL"
+    try:
+        return not table_at(spark, path).where(lost).isEmpty()
+    except AnalysisException:
+        return True
 
 
 def _soft_deleted(rows: DataFrame, table_rows: DataFrame, shape: TableShape, form: Form, moment: Moment) -> DataFrame:

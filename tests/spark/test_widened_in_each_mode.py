@@ -1,7 +1,9 @@
-"""A numeric that gets more digits, in tables that keep what was: every row they keep is still there."""
+"""A column that gets another type, in tables that keep what was: with more digits every row that they keep is still
+there, and where the new type does not hold an earlier value, they say so and stay as they are."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -9,8 +11,10 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from spark_jobs.configuration import Table
+from spark_jobs.errors import UnrepresentableError
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -58,3 +62,40 @@ def test_every_mode_keeps_its_rows(spark: SparkSession, database: Database, tmp_
     assert held["soft_delete"].where("c IS NULL").count() == 1
     verdicts = {table.name.relname: table.verdict for table in verify(pipeline, lambda: spark).tables}
     assert verdicts == {f"in_{mode}": "equal" for mode in MODES if mode != "append"}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ("text", "bigint", "was string, and bigint does not hold all values of earlier rows"),
+        ("date", "bigint", "was date, and bigint does not hold all values of earlier rows"),
+    ],
+)
+def test_an_earlier_value_that_the_new_type_does_not_hold(
+    spark: SparkSession, database: Database, tmp_path: Path, before: str, now: str, said: str
+) -> None:
+    """Its hint names two ways out: both end it."""
+    kept = {mode: QualifiedName("public", f"in_{mode}") for mode in MODES if mode != "mirror"}
+    for name in kept.values():
+        database.execute(
+            f"CREATE TABLE {name} (id int PRIMARY KEY, other int, a {before})",
+            f"INSERT INTO {name} VALUES (1, 1, '2026-01-31'), (2, 2, NULL)",
+        )
+    pipeline = pipeline_of(database, tmp_path / "lake")
+    pipeline = replace(pipeline, tables=tuple(Table(name, mode) for mode, name in kept.items()))
+    synced(spark, pipeline)
+    for name in kept.values():
+        database.execute(f"ALTER TABLE {name} ALTER a TYPE {now} USING id, ALTER other TYPE bigint")
+    errors = sync(pipeline, lambda: spark).errors
+    assert len(errors) == len(kept)
+    for name, error in zip(kept.values(), errors, strict=True):
+        assert isinstance(error, UnrepresentableError)
+        assert error.what.startswith(f"{name}: ")
+        assert error.what.endswith(f"column a {said}")
+
+    back, moved, _ = kept.values()
+    database.execute(f"ALTER TABLE {back} ALTER a TYPE {before} USING NULL")
+    shutil.move(pipeline.lake.table(moved), tmp_path / "moved")
+    (left,) = sync(pipeline, lambda: spark).errors
+    assert "in_append" in left.what
+    assert verify(pipeline, lambda: spark, [back, moved]).problems == ()
