@@ -26,6 +26,7 @@ from spark_jobs.errors import (
     CdcError,
     ConfigurationError,
     LakeInUseError,
+    NeedsSnapshotError,
     OvertakenError,
     SnapshotWaitsError,
 )
@@ -51,6 +52,7 @@ from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.tables.followed_tables import all_followed_names, require_followed
 from spark_jobs.tables.matching_tables import resolved
+from spark_jobs.tables.stopped_tables import stopped_tables
 from spark_jobs.verify.compare_table import Thoroughness, Verification, compare_table
 from spark_jobs.verify.table_verified import TableVerified, VerifyReport
 
@@ -144,8 +146,17 @@ def _at_one_lsn(run: Run, names: tuple[QualifiedName, ...], how: Thoroughness | 
             states = table_states(run.pipeline.lake, names, at.identity)
             differing = {name: state.differing for name, state in states.items() if isinstance(state, TableState)}
             work = Verification(run, connect, exported, at, how or Thoroughness(), differing)
+            stopped = {**stopped, **_never_read_again(run.pipeline, connection, stopped)}
             reads = {name: stopped.get(name) or read for name, read in _reads(work, connection, names).items()}
             return _compared(work, reads)
+
+
+def _never_read_again(
+    pipeline: Pipeline, connection: Connection, stopped: Mapping[QualifiedName, CdcError]
+) -> dict[QualifiedName, CdcError]:
+    """Of the tables that need a snapshot, those of which ``sync`` cannot take one, with the reason that it gives."""
+    waiting = [name for name, error in stopped.items() if isinstance(error, NeedsSnapshotError)]
+    return {table.name: table.error for table in stopped_tables(connection, pipeline, waiting, ())} if waiting else {}
 
 
 def _reads(

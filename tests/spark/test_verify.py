@@ -229,6 +229,25 @@ def test_a_table_that_cannot_be_brought_there_is_not_compared(
     ]
 
 
+def test_of_a_table_that_can_never_be_read_again_it_says_what_sync_says(database: Database, tmp_path: Path) -> None:
+    """A hint that ``sync`` re-snapshots a table would send its reader in a circle."""
+    tables = {"keyless": "DROP CONSTRAINT keyless_pkey", "hidden": "SET UNLOGGED"}
+    database.execute(*(f"CREATE TABLE {table} (id int PRIMARY KEY, note text)" for table in (*tables, "good")))
+    pipeline = pipeline_of(database, tmp_path / "lake")
+    kept = tuple(Table(QualifiedName("public", table), "history") for table in (*tables, "good"))
+    pipeline = replace(pipeline, tables=kept)
+    assert sync(pipeline, no_spark).errors == ()
+    database.execute(f'ALTER PUBLICATION "{database.name}" DROP TABLE hidden')
+    database.execute(*(f"ALTER TABLE {table} {ddl}" for table, ddl in tables.items()))
+    verified = {table.name.relname: table.error for table in verify(pipeline, no_spark).tables}
+    said = sync(pipeline, no_spark).errors
+    assert verified.pop("good") is None
+    assert {name: str(error) for name, error in verified.items()} == {
+        name: next(str(error) for error in said if f"public.{name}" in error.what) for name in tables
+    }
+    assert "give it a primary key" in str(verified["keyless"])
+
+
 def test_no_false_alarm_under_load(
     spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine
 ) -> None:
