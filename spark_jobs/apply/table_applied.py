@@ -80,7 +80,7 @@ class TableApplied:
             self,
             first=before.first,
             lo=before.lo,
-            outcome=before.outcome if self.outcome == "nothing to apply" else self.outcome,
+            outcome=before.outcome if self._adds_nothing_to(before) else self.outcome,
             changes=before.changes + self.changes,
             columns=before.columns + self.columns,
             partitions=self.partitions or before.partitions,
@@ -89,3 +89,7 @@ class TableApplied:
             engine=self.engine or before.engine,
             strategy=self.strategy or before.strategy,
         )
+
+    def _adds_nothing_to(self, before: TableApplied) -> bool:
+        """Whether the outcome is still that of ``before``. What another process has applied since is no news then."""
+        return self.outcome == "nothing to apply" or (self.outcome == "already applied" and before.outcome == "applied")
