@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,6 +13,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import TableChanged
+from spark_jobs.delta.counted_files import rows_where
 from spark_jobs.errors import DecodeError, SchemaChangeError, new_snapshot
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.relation import RelationColumn
@@ -116,10 +116,7 @@ def _changes(landed: pa.Table, since: Lsn) -> pa.Table:
     batches = []
     for rows in landed.select(_OF_CHANGES).to_batches():
         later = pc.greater_equal(rows.column("commit_lsn"), int(since))
-        meant = pc.and_(pc.is_in(rows.column("kind"), _CHANGES), later)
-        places = np.flatnonzero(meant)
-        is_one_run = len(places) and places[-1] - places[0] == len(places) - 1
-        batches.append(rows.slice(places[0], len(places)) if is_one_run else rows.filter(meant))
+        batches.append(rows_where(pc.and_(pc.is_in(rows.column("kind"), _CHANGES), later), rows))
     return pa.Table.from_batches(batches, landed.select(_OF_CHANGES).schema).combine_chunks()
 
 

@@ -15,12 +15,14 @@ from operator import and_
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from spark_jobs.delta.files import table_filesystem
+from spark_jobs.delta.gathered_rows import gathered
 from spark_jobs.delta.listed_table import ListedTable
 from spark_jobs.delta.table import open_table
 from spark_jobs.delta.transaction_log import TransactionLog
@@ -30,6 +32,7 @@ from spark_jobs.storage import Location, Recent
 # the most commits that are read one by one; beyond that the list of all files costs less
 _MOST_COMMITS = 200
 _ANY = -(1 << 63)
+_MEETS = "meets the condition"  # no column of a table has this name
 # a sync reads the file of the newest window several times, once for each table
 _HELD_BYTES, _HELD_IN_MEMORY_BYTES = 1 << 20, 32 << 20
 
@@ -126,9 +129,26 @@ class CountedFiles:
         remembered: files are never changed, and their names never used again."""
         names = [*(columns or self.schema.names)]
         if not _is_small(files):
-            return self.dataset(files).to_table(names, filter=condition)
+            return self._rows_of_many(files, condition, names)
         remembered, name = self.path.storage.memory(_SmallFiles), f"{self.path}/{files[0].path}"
         return remembered.value(name, lambda: self.dataset(files).to_table()).filter(condition).select(names)
+
+    def _rows_of_many(self, files: Sequence[DataFile], condition: pc.Expression, names: Sequence[str]) -> pa.Table:
+        """Where most of a row group's rows meet the condition, as where one table changes, a filter would copy them.
+        Row groups are chosen by the metadata of large files, which are read one after the other."""
+        whole, large = self.dataset(files), {file.path for file in files if file.size > _HELD_BYTES}
+        parts, size = list[ds.ParquetFileFragment](), 0
+        for file in whole.get_fragments(condition):
+            if file.path not in large:
+                parts.append(file)
+                continue
+            groups = file.split_by_row_group(condition, self.schema)
+            size += sum(group.row_groups[0].total_byte_size for group in groups)
+            parts += groups
+        columns = {**{name: pc.field(name) for name in names}, _MEETS: condition}
+        dataset = ds.FileSystemDataset(parts, self.schema, whole.format, whole.filesystem)
+        batches = (rows_where(rows.column(_MEETS), rows.select(names)) for rows in dataset.to_batches(columns))
+        return gathered(batches, pa.schema([self.schema.field(name) for name in names]), size)
 
     def _newest(self, number: int | None, at: TransactionLog | None) -> tuple[DataFile, ...]:
         log = at or TransactionLog.open(self.path)
@@ -175,6 +195,14 @@ class CountedFiles:
     def _reaches(self, file: DataFile, number: int | None) -> bool:
         last = file.greatest.get(self.column)
         return number is None or last is None or last > number
+
+
+def rows_where(mask: pa.Array, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows for which the mask is true. They are not copied if they follow one another and are most of the rows:
+    all of them stay in memory then."""
+    places = np.flatnonzero(mask)
+    is_one_run = 2 * len(places) > len(mask) and places[-1] - places[0] == len(places) - 1
+    return rows.slice(places[0], len(places)) if is_one_run else rows.filter(mask)
 
 
 def _is_small(files: Sequence[DataFile]) -> bool:

@@ -53,6 +53,21 @@ def test_newest_commits_and_the_list_of_all_files_agree(
     assert numbers(counted, 23) == []
 
 
+@pytest.mark.parametrize("held", [0, 1 << 20])
+@pytest.mark.parametrize("least", [0, 3, 7, 20, 21, 22])
+def test_rows_of_many_files_are_those_of_a_filter(
+    counted: CountedFiles, monkeypatch: pytest.MonkeyPatch, least: int, held: int
+) -> None:
+    """Where all, most, few or none of a row group meet the condition; of large files and of small ones."""
+    monkeypatch.setattr(counted_files, "_HELD_BYTES", held)
+    for first in (0, 5, 15):
+        appended(counted, *range(first, first + 6))
+    files, text = counted.after(-1), pc.field("text")
+    for condition in (pc.field("n") >= least, (pc.field("n") >= least) & (text != "18"), text == "none"):
+        expected = counted.dataset(files).to_table(["text", "n"], filter=condition)
+        assert counted.rows(files, condition, ["text", "n"]) == expected
+
+
 def test_rows_of_small_files_are_read_once(counted: CountedFiles) -> None:
     appended(counted, 1, 2, 3)
     files, condition = counted.of_last_append(), pc.field("n") > 1
