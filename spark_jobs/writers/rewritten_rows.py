@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.decode.close_integers import CloseIntegers, by_key
 from spark_jobs.decode.equal_rows import DistinctRows, comparable
 from spark_jobs.delta.data_files import slices
 from spark_jobs.options.table_mode import Form, Mode, holds_changes
@@ -122,8 +123,8 @@ class KeyedChange:
         return _ending(self.net.rows_in_memory) if self._columns.mode == "history" else self.net.rows_in_memory
 
     @cached_property
-    def _wanted(self) -> DistinctRows:
-        wanted = DistinctRows.of(_keys(self._changing, self._columns))
+    def _wanted(self) -> CloseIntegers | DistinctRows:
+        wanted = by_key(_keys(self._changing, self._columns))
         assert wanted is not None, "a net change has one row for each key"
         return wanted
 
@@ -221,9 +222,9 @@ def with_snapshot(table_rows: pa.Table, rows: pa.Table, shape: TableShape, mode:
     table_rows = as_held(columns, table_rows)
     if holds_changes(mode):
         return pa.concat_tables([table_rows, as_written(columns, rows)])
-    by_key = DistinctRows.of(_keys(rows, columns))
-    assert by_key is not None, "a snapshot has one row for each key"
-    places = by_key.places_of(_keys_held(table_rows, columns))
+    found = by_key(_keys(rows, columns))
+    assert found is not None, "a snapshot has one row for each key"
+    places = found.places_of(_keys_held(table_rows, columns))
     if mode == "soft_delete":
         return pa.concat_tables([_soft_deleted(table_rows, places, rows, columns, moment), as_written(columns, rows)])
     stays = pc.and_(pc.is_null(table_rows.column(VALID_TO_LSN.name)), pc.is_valid(places))

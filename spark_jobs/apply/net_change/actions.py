@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.decode.binary.cast import text_of_binary
+from spark_jobs.decode.close_integers import CloseIntegers
 from spark_jobs.decode.columnar import DELETE, INSERT, UPDATE
 from spark_jobs.decode.gather import gather
 from spark_jobs.decode.ordered_changes import OrderedChanges
@@ -92,7 +93,7 @@ class Actions:
     codes: np.ndarray
     start_codes: np.ndarray
     split: bool  # some changes may be present with only one of their halves
-    keys: pa.Array  # by code: the key's text, of several columns joined by NUL, which PostgreSQL's text cannot hold
+    keys: pa.Array  # by code: an integer, or the key's text, of several columns joined by NUL, which no text can hold
 
     @classmethod
     def of(cls, ordered: OrderedChanges, halves: np.ndarray | None = None) -> Actions:
@@ -150,6 +151,10 @@ class Actions:
         previous[by_key[1:][same]] = by_key[:-1][same]
         return previous
 
+    def key_texts(self, actions: np.ndarray) -> pa.Array:
+        keys = self.keys.take(pa.array(self.codes[actions]))
+        return keys if pa.types.is_binary(keys.type) else keys.cast(pa.string()).cast(pa.binary())
+
     def key_spans(self, column: int, actions: np.ndarray, from_old: np.ndarray) -> Spans:
         """A key column's values for these actions: from the old key where ``from_old``, else from the new one."""
         slots = self.slots[actions]
@@ -199,13 +204,21 @@ def _numbered(texts: pa.ChunkedArray, shape: TableShape) -> tuple[np.ndarray, pa
     families = [shape.columns[index].binary_type.family for index in shape.key_indices]
     if len(families) == 1 and families[0] in _INTEGERS:
         with suppress(pa.ArrowInvalid):  # where its value is cast, the error says what it is
-            numbers = texts.cast(pa.string()).cast(pa.int64())
-            distinct, codes = np.unique(numbers.to_numpy(), return_inverse=True)
-            return codes, pa.array(distinct).cast(pa.string()).cast(pa.binary())
+            distinct, codes = _ranked(texts.cast(pa.string()).cast(pa.int64()).to_numpy())
+            return codes, pa.array(distinct)
     encoded = texts.dictionary_encode().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):  # no change at all
         encoded = pa.array([], pa.binary()).dictionary_encode()
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
+
+
+def _ranked(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct numbers in ascending order, and for each number its place among them."""
+    close = CloseIntegers.of(numbers)
+    if close is None:
+        return np.unique(numbers, return_inverse=True)
+    distinct, places = close.ranked()
+    return distinct, places[numbers - close.least].astype(np.int64)
 
 
 def _key_text(ordered: OrderedChanges, column: int, slots: np.ndarray, *, old: bool) -> pa.ChunkedArray:

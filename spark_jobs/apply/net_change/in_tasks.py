@@ -144,7 +144,7 @@ def _partial(rows: pa.Table, rules: NetRules) -> pa.Table:
     source = rows.take(pa.array(actions.ordered.order[actions.slots[kept]]))
     named = {field.name: source.column(field.name) for field in input_fields(rules)}
     named["half"] = pa.array(np.where(actions.is_put[kept], PUT_HALF, DELETE_HALF).astype(np.int8))
-    named["key"] = actions.keys.take(pa.array(actions.codes[kept]))
+    named["key"] = actions.key_texts(kept)
     named[LEANS.name] = pa.array(unknown[kept] & actions.moved[kept])
     return pa.table(named).cast(arrow_schema(_partial_fields(rules)))
 

@@ -75,8 +75,10 @@ def net_rows(
     wanted = last >= 0
     if len(actions) and not lenient:
         wanted &= actions.is_put[last] | existed
-    by_position = np.argsort(last[wanted])
-    rows, existed = last[wanted][by_position], existed[wanted][by_position]
+    is_chosen = np.zeros(len(actions), dtype=bool)
+    is_chosen[last[wanted]] = True
+    rows = np.flatnonzero(is_chosen)  # by position, without a sort
+    existed = existed[actions.codes[rows]]
     is_put = actions.is_put[rows]
     outcome = outcome_of(actions, rows, is_put)
     if truncated:
