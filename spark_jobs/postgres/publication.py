@@ -63,11 +63,12 @@ class Publication:
         return frozenset(self.tables)
 
 
-# the content of pg_publication_tables
+# the content of pg_publication_tables. Of what is materialized the planner knows no number of rows: it would compare
+# each candidate with each entry
 _PUBLICATION = """
 WITH RECURSIVE pub AS (
   SELECT * FROM pg_catalog.pg_publication WHERE pubname = %(name)s
-), candidate AS (
+), candidate AS NOT MATERIALIZED (
   SELECT oid AS relid, relnamespace, relkind FROM pg_catalog.pg_class
   WHERE relkind IN ('r', 'p') AND relpersistence = 'p' AND oid >= {first_normal_oid}
 ), member AS ({members}
