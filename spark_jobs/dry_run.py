@@ -22,7 +22,7 @@ from spark_jobs.tables.followed_tables import followed_names, watched_tables
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.masked_columns import mask_words
 from spark_jobs.tables.matching_tables import refreshed
-from spark_jobs.tables.stopped_tables import TableStopped, none_can_go_on, stopped_tables
+from spark_jobs.tables.stopped_tables import TableStopped, all_stopped, stopped_tables
 
 _FIRST = "it has no snapshot yet"
 
@@ -99,7 +99,7 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
         found = stopped_tables(connection, pipeline, names, ledger.found if ledger else {})
         stopped = {table.name: table.error for table in found}
         if stopped and len(stopped) == len(names) and ledger is None:
-            raise none_can_go_on([TableStopped(*table) for table in stopped.items()])
+            raise all_stopped([TableStopped(*table) for table in stopped.items()])
         failed = {table.name: table.error for table in status.tables if table.error is not None}
         stopped |= {name: error for name, error in failed.items() if isinstance(error, RefusedChangeError)}
         changes = {} if ledger is None or broken else _changes(connection, pipeline, ledger, names)

@@ -19,7 +19,7 @@ from spark_jobs.tables.followed_tables import followed_names, nothing_followed
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.masked_columns import mask_words
 from spark_jobs.tables.matching_tables import refreshed
-from spark_jobs.tables.stopped_tables import TableStopped, none_can_go_on, require_readable, stopped_tables
+from spark_jobs.tables.stopped_tables import TableStopped, all_stopped, require_readable, stopped_tables
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
                 if isinstance(table.error, ConfigurationError) and singly:
                     raise table.error
             if len(stopped) == len(names):
-                raise none_can_go_on(stopped)
+                raise all_stopped(stopped)
         elif ("binary", "true") not in ledger.identity.options:
             # no window may be read in binary before every table can be
             require_readable(connection, pipeline.source, pipeline.relations(names))

@@ -46,12 +46,12 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.writers.delta_fields import has_columns_of
-from spark_jobs.writers.held_rows import held_rows_within
 from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted
 from spark_jobs.writers.net_source import Frame, NetSource, key_ends, key_range_in, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.past_rows import snapshot_rows
 from spark_jobs.writers.rewritten_rows import comparable_keys, rows_of_snapshot
+from spark_jobs.writers.rows_of_table import rows_of_table_within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,7 +147,7 @@ class _Whole:
         most = self.work.pipeline.writes.in_memory_bytes
         shape, inside = self.columns.shape, in_arrow(self.regions.regions, self._value)
         names = [shape.columns[place].name for place in shape.key_indices]
-        table_keys = held_rows_within(opened.table, most, names=names)
+        table_keys = rows_of_table_within(opened.table, most, names=names)
         values = None if table_keys is None else self.regions.values_on_driver()
         if table_keys is None or values is None:
             return None

@@ -34,7 +34,7 @@ from spark_jobs.storage import Location
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.writers.arranged_table import rewriting
 from spark_jobs.writers.delta_table import replace_table, rows_written
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committed_version, committing_session
 
 if TYPE_CHECKING:
@@ -204,6 +204,6 @@ class Build:
 def _recorded(lake: Lake, unrepresentable: Unrepresentable) -> Misfits:
     """Those of the one table that the lake has."""
     table = open_table(lake.unrepresentable, str(lake.unrepresentable)) if unrepresentable else None
-    return (
-        NO_MISFITS if table is None else Misfits(unrepresentable.counts, held_rows(table).select(RECORDS_SCHEMA.names))
-    )
+    if table is None:
+        return NO_MISFITS
+    return Misfits(unrepresentable.counts, rows_of_table(table).select(RECORDS_SCHEMA.names))

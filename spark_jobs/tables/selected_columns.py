@@ -34,7 +34,7 @@ def selected_columns(facts: RelationFacts, selection: ColumnSelection) -> tuple[
     return tuple(name for name in own if name not in selection.exclude)
 
 
-def columns_that_come(
+def columns_read(
     facts: RelationFacts, sent: PublishedTable | None, selection: ColumnSelection | None
 ) -> tuple[str, ...]:
     """The columns that are read of a table. ``sent`` is None if no publication has the table yet, or if ours will be

@@ -17,7 +17,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import binary_fault, table_faults
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
-from spark_jobs.tables.selected_columns import columns_that_come, why_incomplete, why_not_selectable, why_not_withheld
+from spark_jobs.tables.selected_columns import columns_read, why_incomplete, why_not_selectable, why_not_withheld
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class TablesAtSource:
         """Those that are sent, once our publication is in step."""
         selection = self.pipeline.column_selections.get(table.relation)
         sent = None if self.is_altered else self.published.get(table.relation)
-        return columns_that_come(self.facts[table.name], sent, selection)
+        return columns_read(self.facts[table.name], sent, selection)
 
     def faults(self, table: Table) -> Iterator[CdcError]:
         """Every reason why the lake's table cannot be followed."""
@@ -167,7 +167,7 @@ def tables_named_twice(
     return source_tables(connection, further) if further else {}
 
 
-def none_can_go_on(stopped: Sequence[TableStopped]) -> CdcError:
+def all_stopped(stopped: Sequence[TableStopped]) -> CdcError:
     """The error if all tables are ``stopped``: that of the first one, which says how many others there are."""
     first = stopped[0].error
     if len(stopped) == 1:

@@ -16,8 +16,8 @@ from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_fields import known_fields, source_columns
-from spark_jobs.writers.held_rows import held_rows, readable_table
 from spark_jobs.writers.opened_table import file_bytes
+from spark_jobs.writers.rows_of_table import readable_table, rows_of_table
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def lake_on_driver(path: Location, version: int, where: str) -> tuple[pa.Table, 
     if file_bytes(pa.table(table.get_add_actions(flatten=True))) > _MOST_BYTES:
         return None
     try:
-        return held_rows(table, where), source_columns(fields)
+        return rows_of_table(table, where), source_columns(fields)
     except LakeError as error:
         _log.info("%s is left to Spark: %s", path, error)
         return None

@@ -16,11 +16,11 @@ from spark_jobs.decode.equal_rows import DistinctRows
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.net_columns import NetColumns, old_key, unchanged, value
-from spark_jobs.writers.held_rows import held_rows
 from spark_jobs.writers.merge_sql import in_range
 from spark_jobs.writers.net_source import NetSource, key_range_of
 from spark_jobs.writers.opened_table import OpenedTable, file_bytes
 from spark_jobs.writers.rewritten_rows import Places, comparable_keys
+from spark_jobs.writers.rows_of_table import rows_of_table
 
 
 def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -> NetSource | None:
@@ -77,7 +77,7 @@ def _found(
     if not limits.is_little_to_read(file_bytes(opened.files_in_range(shape, key_range)), rows.num_rows, rows.nbytes):
         return None
     within = () if key_range is None else (in_range(shape, key_range),)
-    table_rows = held_rows(opened.table, " AND ".join((live_rows(columns.mode) or "true", *within)))
+    table_rows = rows_of_table(opened.table, " AND ".join((live_rows(columns.mode) or "true", *within)))
     known = table_rows.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)
     by_key = DistinctRows.of(comparable_keys(known.cast(keys_to_find.schema)))
     return None if by_key is None else (table_rows, by_key.places_of(comparable_keys(keys_to_find)))

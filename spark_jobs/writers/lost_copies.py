@@ -20,7 +20,7 @@ from spark_jobs.decode.equal_rows import DistinctRows, EqualRows, comparable_row
 from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.schema.net_columns import COPIES
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.rewritten_rows import KeyedChange, RowChange, RowPiece, as_held, as_written
+from spark_jobs.writers.rewritten_rows import KeyedChange, RowChange, RowPiece, as_written, in_lake_types
 
 _NEVER = -(2**63)  # older than all commits
 
@@ -58,7 +58,7 @@ class CopiesChange:
             if self._is_too_much:
                 break
             rows, _ = self._equal(part)
-            self._seen += [as_held(self.net.columns, part).take(rows)] if len(rows) else []
+            self._seen += [in_lake_types(self.net.columns, part).take(rows)] if len(rows) else []
         return len(self._seen) > seen
 
     def added(self, most: int) -> list[RowPiece] | None:
@@ -68,7 +68,7 @@ class CopiesChange:
 
     def kept(self, table_rows: pa.Table) -> pa.Table:
         assert self._leaving is not None, "nobody is asked if a row is missing"
-        rows = as_held(self.net.columns, table_rows)
+        rows = in_lake_types(self.net.columns, table_rows)
         places, among = self._leaving.rows.found(comparable_rows(rows.select(self.matched_columns)))
         if not len(places):
             return rows
@@ -129,7 +129,7 @@ class CopiesChange:
         return _Leaving(distinct, np.bincount(equal.sets, minlength=len(equal.firsts)), is_left[seen.num_rows :])
 
     def _equal(self, table_rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        return self._lost.found(self._of_source(as_held(self.net.columns, table_rows)))
+        return self._lost.found(self._of_source(in_lake_types(self.net.columns, table_rows)))
 
     def _of_source(self, rows: pa.Table) -> pa.Table:
         return comparable_rows(rows.select([column.name for column in self.net.columns.shape.source_columns]))

@@ -57,8 +57,8 @@ def rows_with_past(rows: DataFrame, path: str, shape: TableShape, form: Form, mo
     spark = rows.sparkSession
     _require_fitting(spark, path, shape)
     if form.mode == "soft_delete":
-        return _soft_deleted(rows, _held(spark, path, shape, form, moment), shape, form, moment)
-    table_rows = _held(spark, path, shape, Form(form.mode), moment)
+        return _soft_deleted(rows, _earlier_rows(spark, path, shape, form, moment), shape, form, moment)
+    table_rows = _earlier_rows(spark, path, shape, Form(form.mode), moment)
     if holds_changes(form.mode):
         return table_rows.unionByName(snapshot_rows(rows, form, moment))
     return with_commit_columns(_history(rows, table_rows, shape, moment), form, moment)
@@ -82,7 +82,7 @@ def _of_version(column: ModeColumn) -> str:
     return f"CASE WHEN `{VALID_TO_LSN.name}` IS NULL THEN `{begins.name}` ELSE `{ends.name}` END"
 
 
-def _held(spark: SparkSession, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
+def _earlier_rows(spark: SparkSession, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
     """The table's rows, in the source's current columns and those of the form."""
     names = {column.attnum: column.name for column in table_columns(spark, path)}
     values = (
@@ -126,7 +126,7 @@ def _soft_deleted(rows: DataFrame, table_rows: DataFrame, shape: TableShape, for
     joined = _joined(rows, table_rows, shape, form)
     is_there = fn.col("is_there").isNotNull()
     values = (
-        fn.when(is_there, fn.col(value(i))).otherwise(fn.col(_held_value(i))).alias(column.name)
+        fn.when(is_there, fn.col(value(i))).otherwise(fn.col(_earlier_value(i))).alias(column.name)
         for i, column in enumerate(shape.columns)
     )
     at = fn.when(~is_there, fn.coalesce(fn.col(deleted.net), fn.expr(moment.sql)))
@@ -151,7 +151,7 @@ def _history(rows: DataFrame, table_rows: DataFrame, shape: TableShape, moment: 
     equal = reduce(
         and_,
         (
-            printed(value(i), column).eqNullSafe(printed(_held_value(i), column))
+            printed(value(i), column).eqNullSafe(printed(_earlier_value(i), column))
             for i, column in enumerate(shape.columns)
         ),
     )
@@ -160,7 +160,7 @@ def _history(rows: DataFrame, table_rows: DataFrame, shape: TableShape, moment: 
     is_held = fn.col("side") == "held"
     sides = sides.where((is_held & was_there) | (~is_held & is_there & ~fn.col("stays")))
     values = (
-        fn.when(is_held, fn.col(_held_value(i))).otherwise(fn.col(value(i))).alias(column.name)
+        fn.when(is_held, fn.col(_earlier_value(i))).otherwise(fn.col(value(i))).alias(column.name)
         for i, column in enumerate(shape.columns)
     )
 
@@ -188,13 +188,13 @@ def _joined(rows: DataFrame, table_rows: DataFrame, shape: TableShape, form: For
         fn.lit(True).alias("is_there"),
     )
     old = table_rows.select(
-        *(fn.col(quoted(column.name)).alias(_held_value(i)) for i, column in enumerate(shape.columns)),
+        *(fn.col(quoted(column.name)).alias(_earlier_value(i)) for i, column in enumerate(shape.columns)),
         *(fn.col(quoted(column.name)).alias(column.net) for column in own_columns(form)),
         fn.lit(True).alias("was_there"),
     )
-    same_key = reduce(and_, (fn.col(value(i)) == fn.col(_held_value(i)) for i in shape.key_indices))
+    same_key = reduce(and_, (fn.col(value(i)) == fn.col(_earlier_value(i)) for i in shape.key_indices))
     return new.join(old, same_key, "full_outer")
 
 
-def _held_value(index: int) -> str:
+def _earlier_value(index: int) -> str:
     return f"h{index}"

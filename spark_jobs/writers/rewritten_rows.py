@@ -105,7 +105,7 @@ class KeyedChange:
         return self.net.ended is not None or any(self._places(part).null_count < part.num_rows for part in parts)
 
     def kept(self, table_rows: pa.Table) -> pa.Table:
-        columns, table_rows = self._columns, as_held(self._columns, table_rows)
+        columns, table_rows = self._columns, in_lake_types(self._columns, table_rows)
         return _RULES[columns.mode](table_rows, self._places(table_rows), self._changing, columns, self.net.ended)
 
     def added(self, most: int) -> list[RowPiece]:
@@ -133,7 +133,7 @@ class KeyedChange:
         schema = written_columns(self._columns.shape.columns, self._columns.mode)
         keys = table_rows.select(self.matched_columns)
         keys = keys.cast(pa.schema([schema.field(name) for name in keys.column_names]))
-        return self._wanted.places_of(_keys_held(keys, self._columns))
+        return self._wanted.places_of(_keys_of_table(keys, self._columns))
 
 
 def rows_of_snapshot(rows: Rows, form: Form, moment: Moment) -> Rows:
@@ -219,12 +219,12 @@ def with_snapshot(table_rows: pa.Table, rows: pa.Table, shape: TableShape, mode:
     have begins then; what only the table has ends then. ``shape``: the table as it is written."""
     columns = NetColumns(shape, mode=mode)
     rows = pa.table([pa.repeat(pa.scalar(UPSERT), rows.num_rows), *rows.columns], [OPERATION, *_names(columns)])
-    table_rows = as_held(columns, table_rows)
+    table_rows = in_lake_types(columns, table_rows)
     if holds_changes(mode):
         return pa.concat_tables([table_rows, as_written(columns, rows)])
     found = by_key(_keys(rows, columns))
     assert found is not None, "a snapshot has one row for each key"
-    places = found.places_of(_keys_held(table_rows, columns))
+    places = found.places_of(_keys_of_table(table_rows, columns))
     if mode == "soft_delete":
         return pa.concat_tables([_soft_deleted(table_rows, places, rows, columns, moment), as_written(columns, rows)])
     stays = pc.and_(pc.is_null(table_rows.column(VALID_TO_LSN.name)), pc.is_valid(places))
@@ -255,13 +255,13 @@ def _keys(rows: pa.Table, columns: NetColumns) -> pa.Table:
     return comparable_keys(rows.select([value(place) for place in columns.shape.key_indices]))
 
 
-def _keys_held(table_rows: pa.Table, columns: NetColumns) -> pa.Table:
+def _keys_of_table(table_rows: pa.Table, columns: NetColumns) -> pa.Table:
     """Those of rows of the table, under the same names."""
     keys = {columns.shape.columns[place].name: value(place) for place in columns.shape.key_indices}
     return comparable_keys(table_rows.select([*keys]).rename_columns([*keys.values()]))
 
 
-def as_held(columns: NetColumns, table_rows: pa.Table) -> pa.Table:
+def in_lake_types(columns: NetColumns, table_rows: pa.Table) -> pa.Table:
     """Rows of a table in its columns as this process would write them."""
     schema = written_columns(columns.shape.columns, columns.mode)
     return table_rows.select(schema.names).cast(schema)

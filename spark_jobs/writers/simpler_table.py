@@ -58,7 +58,7 @@ def simplify(pipeline: Pipeline, name: QualifiedName, spark: SparkSession) -> Ta
         detail = own.sql(f"DESCRIBE DETAIL {table}").collect()[0]
         columns = [(field.name, field.dataType.simpleString()) for field in own.table(table).schema]
         reasons = {
-            feature: _reason_to_stay(feature, detail, columns, pipeline.writes.whole_files_bytes)
+            feature: _reason_to_keep(feature, detail, columns, pipeline.writes.whole_files_bytes)
             for feature in detail["tableFeatures"]
             if feature not in (*_BASE, _PROTECTION)
         }
@@ -76,7 +76,7 @@ def simplify(pipeline: Pipeline, name: QualifiedName, spark: SparkSession) -> Ta
     return TableSimplified(tuple(dropped), tuple(FeatureKept(*each) for each in reasons.items() if each[1]))
 
 
-def _reason_to_stay(feature: str, detail: Row, columns: Sequence[tuple[str, str]], whole_files_bytes: int) -> str:
+def _reason_to_keep(feature: str, detail: Row, columns: Sequence[tuple[str, str]], whole_files_bytes: int) -> str:
     """Empty if the table need not keep it."""
     if feature in {each.name for each in features_of(columns)}:
         return "a column needs it"

@@ -75,7 +75,7 @@ def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvid
     path, history = pipeline.lake.table(name), History.for_cuts(pipeline.retention.cuts)
     before = table = plain_table(path)
     small = small_files(table) if table is not None else ()
-    if table is not None and small and not _is_compacted_here(pipeline, name, table, small):
+    if table is not None and small and not _is_compacted_on_driver(pipeline, name, table, small):
         with isolated_session(spark(), _NOT_COMPACTED) as own:
             own.sql(f"OPTIMIZE {delta_identifier(path)}")
         small, table = (), plain_table(path)
@@ -87,7 +87,7 @@ def keep_table_small(pipeline: Pipeline, name: QualifiedName, spark: SparkProvid
     return TableKept(TableFiles(len(before.files), len(kept.files)), (table.version, kept.version))
 
 
-def _is_compacted_here(pipeline: Pipeline, name: QualifiedName, table: ListedTable, small: SmallFiles) -> bool:
+def _is_compacted_on_driver(pipeline: Pipeline, name: QualifiedName, table: ListedTable, small: SmallFiles) -> bool:
     size, layout = sum(file["size"] for file in small), pipeline.table(name).options.layout
     writer = compaction_writer(pipeline.merge_engine, pipeline.spark, layout, size, pipeline.writes)
     return writer == "deltalake" and has_known_columns(table)

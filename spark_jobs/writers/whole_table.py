@@ -40,8 +40,8 @@ from spark_jobs.writers.delta_fields import (
     schema_string,
 )
 from spark_jobs.writers.file_layout import file_layout, written_columns
-from spark_jobs.writers.held_rows import held_rows_within, readable_table
 from spark_jobs.writers.opened_table import FEATURES, OpenedTable, file_bytes, opened_table
+from spark_jobs.writers.rows_of_table import readable_table, rows_of_table_within
 from spark_jobs.writers.table_commit import Provenance, commit_numbered
 from spark_jobs.writers.table_features import COLUMN_MAPPING, features_of_columns, of_new_tables
 from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata, said_by_source
@@ -157,7 +157,7 @@ class WholeTable:
         table = readable_table(self.path, self.before.opened.log.version)
         if table is None or file_bytes(pa.table(table.get_add_actions(flatten=True))) > limits.small_bytes:
             return None
-        rows = held_rows_within(table, limits.in_memory_bytes)
+        rows = rows_of_table_within(table, limits.in_memory_bytes)
         return None if rows is None else _in_columns(rows, self.before.columns, self.columns, self.mode)
 
     def written(self, rows: pa.Table) -> WrittenFiles:

@@ -16,7 +16,7 @@ from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOpt
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -46,7 +46,7 @@ def records(pipeline: Pipeline, name: str, *, since: int = 1) -> list[Record]:
 
 def rows(pipeline: Pipeline) -> list[dict[str, Any]]:
     path = pipeline.lake.unrepresentable
-    return list(held_rows(DeltaTable(path)).to_pylist()) if Path(path, "_delta_log").exists() else []
+    return list(rows_of_table(DeltaTable(path)).to_pylist()) if Path(path, "_delta_log").exists() else []
 
 
 def of_first(policy: OnUnrepresentable, number: int = 1) -> list[Record]:

@@ -14,7 +14,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import snapshot
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -23,7 +23,7 @@ EVENT = QualifiedName("public", "event")
 
 
 def lake_rows(pipeline: Pipeline) -> list[tuple[object, ...]]:
-    rows = held_rows(DeltaTable(pipeline.lake.table(EVENT)))
+    rows = rows_of_table(DeltaTable(pipeline.lake.table(EVENT)))
     names = ["id", *(name for name in rows.column_names if name == "_operation")]
     return sorted(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
 

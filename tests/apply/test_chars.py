@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -37,7 +37,7 @@ def test_it_is_the_same_in_snapshot_and_changes(
         """DELETE FROM c WHERE k = (-3)::"char" """,
     )
     synced_without_spark(pipeline)
-    rows = held_rows(DeltaTable(pipeline.lake.table(QualifiedName("public", "c")))).to_pylist()
+    rows = rows_of_table(DeltaTable(pipeline.lake.table(QualifiedName("public", "c")))).to_pylist()
     assert sorted(rows, key=str) == [{"k": r"\351", "v": ""}, {"k": r"\377", "v": r"\200"}]
     assert [table.verdict for table in verify(pipeline, no_spark).tables] == ["equal"]
 
@@ -54,7 +54,7 @@ def test_it_is_the_default_of_a_column_that_is_added(every_database: Database, t
         """INSERT INTO c VALUES (3, (-2)::"char")""",
     )
     assert synced_without_spark(pipeline).snapshots == ()
-    rows = held_rows(DeltaTable(pipeline.lake.table(QualifiedName("public", "c")))).to_pylist()
+    rows = rows_of_table(DeltaTable(pipeline.lake.table(QualifiedName("public", "c")))).to_pylist()
     assert [row["v"] for row in sorted(rows, key=str)] == [r"\377", r"\377", r"\376"]
     assert [table.verdict for table in verify(pipeline, no_spark).tables] == ["equal"]
 

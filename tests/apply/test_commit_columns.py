@@ -15,7 +15,7 @@ from spark_jobs.options.table_mode import CommitColumn, Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -43,7 +43,7 @@ def followed(database: Database, tmp_path: Path) -> Callable[..., Pipeline]:
 
 
 def rows_of(pipeline: Pipeline, name: QualifiedName = ITEM) -> list[Row]:
-    return list(held_rows(DeltaTable(pipeline.lake.table(name))).to_pylist())
+    return list(rows_of_table(DeltaTable(pipeline.lake.table(name))).to_pylist())
 
 
 def state_of(pipeline: Pipeline, name: QualifiedName = ITEM) -> TableState:

@@ -21,7 +21,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport, capture, sync
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.apply.several_modes import in_modes
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
@@ -74,7 +74,7 @@ def plugin() -> PluginName:
 
 
 def rows_of(pipeline: Pipeline, relname: str) -> list[Row]:
-    return list(held_rows(DeltaTable(pipeline.lake.table(QualifiedName("public", relname)))).to_pylist())
+    return list(rows_of_table(DeltaTable(pipeline.lake.table(QualifiedName("public", relname)))).to_pylist())
 
 
 def verdicts(pipeline: Pipeline) -> dict[str, str]:

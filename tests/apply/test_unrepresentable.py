@@ -27,7 +27,7 @@ from spark_jobs.schema.misfits import MOST_RECORDS
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.apply.replaced_values import (
     MODES,
     NAMES,
@@ -195,7 +195,7 @@ def test_masked_values_and_keys_are_in_no_record(database: Database, tmp_path: P
     synced_without_spark(pipeline)
     database.execute("INSERT INTO t VALUES ('canary-2', '-infinity', '-infinity')")
     synced_without_spark(pipeline)
-    hashed = {row["id"] for row in held_rows(DeltaTable(pipeline.lake.table(table.name))).to_pylist()}
+    hashed = {row["id"] for row in rows_of_table(DeltaTable(pipeline.lake.table(table.name))).to_pylist()}
     found = records(pipeline, "public.t")
     assert {(column, text, stored) for _, column, text, stored in found} == {
         ("day", "infinity", None),
@@ -252,5 +252,5 @@ def test_a_key_that_does_not_fit_stops_each_mode(database: Database, tmp_path: P
     synced_without_spark(pipeline)
     assert {table.verdict for table in verify(pipeline, no_spark).tables} == {"equal"}
     assert rows(pipeline) == []
-    changes = held_rows(DeltaTable(pipeline.lake.table(QualifiedName("public", "k__append"))))
+    changes = rows_of_table(DeltaTable(pipeline.lake.table(QualifiedName("public", "k__append"))))
     assert changes.column("day").null_count == 0

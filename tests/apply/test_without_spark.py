@@ -16,7 +16,7 @@ from spark_jobs.options.column_options import NO_OPTIONS, ChosenType, ChosenType
 from spark_jobs.options.table_mode import CommitColumn, Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -127,4 +127,4 @@ def _assert_past(pipeline: Pipeline) -> None:
 
 
 def _rows(pipeline: Pipeline, name: str) -> list[dict[str, Any]]:
-    return list(held_rows(DeltaTable(pipeline.lake.table(QualifiedName("public", name)))).to_pylist())
+    return list(rows_of_table(DeltaTable(pipeline.lake.table(QualifiedName("public", name)))).to_pylist())

@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs.configuration import Lake
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.writers.held_rows import held_rows, readable_table
+from spark_jobs.writers.rows_of_table import readable_table, rows_of_table
 from tests.cli.command import configured
 from tests.fixtures.servers import Database
 
@@ -49,6 +49,6 @@ def test_a_row_needs_no_jvm_and_a_few_times_its_size(database: Database, tmp_pat
 
     table = readable_table(Lake(str(tmp_path / "lake")).table(QualifiedName("public", "documents")))
     assert table is not None
-    documents = dict(zip(*(column.to_pylist() for column in held_rows(table).columns), strict=True))
+    documents = dict(zip(*(column.to_pylist() for column in rows_of_table(table).columns), strict=True))
     assert documents.pop(2) == f'"{"wide" * (_ROW_MIB << 18)}"'
     assert documents == {1: None, **dict.fromkeys(range(3, 101), "{}")}

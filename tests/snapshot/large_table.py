@@ -21,7 +21,7 @@ from spark_jobs.snapshot.exporter import PATIENT, Exporter
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.sync import snapshot
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -106,7 +106,7 @@ class LargeTable:
         return self.database.execute("SELECT * FROM big ORDER BY id")
 
     def lake_rows(self) -> list[tuple[object, ...]]:
-        rows = held_rows(DeltaTable(self.pipeline.lake.table(BIG))).sort_by("id")
+        rows = rows_of_table(DeltaTable(self.pipeline.lake.table(BIG))).sort_by("id")
         of_commit = self.pipeline.table(BIG).metadata_columns
         assert rows.column_names == [*self.columns, *of_commit]
         rows = rows.select(self.columns)

@@ -20,7 +20,7 @@ from spark_jobs.snapshot.chunks.read_plan import ReadRecord
 from spark_jobs.storage import Storage
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
@@ -197,14 +197,14 @@ def test_values_of_all_types(database: Database, tmp_path: Path, rows_sent: list
     copied = DeltaTable(other.lake.table(BIG))
     path = str(tmp_path / "copy") if form == "parquet" else other.lake.table(BIG)
     if form == "parquet":
-        ds.write_dataset(held_rows(copied), path, format="parquet", partitioning=["i2"], partitioning_flavor="hive")
+        ds.write_dataset(rows_of_table(copied), path, format="parquet", partitioning=["i2"], partitioning_flavor="hive")
     rows_sent.clear()
     pipeline = replace(pipeline_of(database, tmp_path / "lake"), on_unrepresentable="null")
     pipeline = replace(pipeline, tables=(Table(BIG, adopt=Adopted(path)),))
     assert [table.rows for table in synced_without_spark(pipeline).snapshots] == [309]
     assert sum(rows_sent) == len(MISFITS)
-    ours = held_rows(DeltaTable(pipeline.lake.table(BIG))).sort_by("id")
-    assert ours.to_pylist().__repr__() == held_rows(copied).sort_by("id").to_pylist().__repr__()
+    ours = rows_of_table(DeltaTable(pipeline.lake.table(BIG))).sort_by("id")
+    assert ours.to_pylist().__repr__() == rows_of_table(copied).sort_by("id").to_pylist().__repr__()
     assert [table.verdict for table in verify(pipeline, no_spark).tables] == ["equal"]
 
 

@@ -22,7 +22,7 @@ from spark_jobs.status import pipeline_status
 from spark_jobs.storage import Storage, StoreSettings
 from spark_jobs.sync import capture
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.held_rows import held_rows
+from spark_jobs.writers.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.s3_server import S3Server
 from tests.fixtures.servers import Database
@@ -44,7 +44,7 @@ def shown(large: LargeTable) -> Path:
 
 
 def rows_shown(large: LargeTable) -> list[tuple[object, ...]]:
-    rows = held_rows(DeltaTable(shown(large))).sort_by("id")
+    rows = rows_of_table(DeltaTable(shown(large))).sort_by("id")
     assert rows.column_names == large.columns
     return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
@@ -98,7 +98,7 @@ def test_many_chunks_in_one_run(large: LargeTable, monkeypatch: pytest.MonkeyPat
         commit(table)
         if DeltaTable.is_deltatable(table.path):
             delta, checkpoints = DeltaTable(table.path), Path(table.path, "_delta_log").glob("*.checkpoint.parquet")
-            seen.append((delta.version(), len(list(checkpoints)), held_rows(delta).num_rows))
+            seen.append((delta.version(), len(list(checkpoints)), rows_of_table(delta).num_rows))
 
     monkeypatch.setattr(partial_table, "_SECONDS", 0.0)
     monkeypatch.setattr(PartialTable, "commit", committed)
@@ -222,7 +222,7 @@ def test_on_an_object_store(
 
     def ids() -> list[int]:
         table = DeltaTable(path, storage_options=storage_options(path))
-        return list(held_rows(table).column("id").to_pylist())
+        return list(rows_of_table(table).column("id").to_pylist())
 
     first = ids()
     large.database.execute("UPDATE big SET n = -n WHERE id % 3 = 0")
@@ -231,5 +231,5 @@ def test_on_an_object_store(
     large.read_on(to_the_end=True)
     assert not files_below(path / "_delta_log")
     table = DeltaTable(lake.table(BIG), storage_options=storage_options(lake.root))
-    rows = held_rows(table).sort_by("id").select(large.columns)
+    rows = rows_of_table(table).sort_by("id").select(large.columns)
     assert list(zip(*(column.to_pylist() for column in rows.columns), strict=True)) == large.rows()

@@ -34,12 +34,12 @@ from spark_jobs.schema.net_columns import NetColumns, arrow_schema, ddl, value, 
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_table import replace_table, table_at, with_metadata
-from spark_jobs.writers.held_rows import held_rows, readable_table
 from spark_jobs.writers.merge_sql import named_columns
 from spark_jobs.writers.net_source import NetSource, key_range_of
 from spark_jobs.writers.opened_table import opened_table
 from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
 from spark_jobs.writers.rewritten_rows import rows_of_snapshot, with_snapshot
+from spark_jobs.writers.rows_of_table import readable_table, rows_of_table
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committing_session
 from spark_jobs.writers.table_writer import WrittenTable, write_net
 from spark_jobs.writers.whole_table import WholeTable
@@ -245,7 +245,7 @@ class Table:
         names = [column.name for column in self.shape.columns] + [column.name for column in mode_columns(self.mode)]
         quick = None if by_spark else readable_table(path)
         if quick is not None:
-            read = held_rows(quick).select(names).to_pydict()
+            read = rows_of_table(quick).select(names).to_pydict()
         else:
             quoted = (f"`{name.replace('`', '``')}`" for name in names)
             read = table_at(self.spark, path).select(*quoted).toArrow().to_pydict()
@@ -603,7 +603,7 @@ def test_the_past_beside_a_new_snapshot(made: Callable[..., Table], kind: str, m
     held = readable_table(path)
     assert held is not None
     rows = pa.Table.from_batches([rows_of_snapshot(batch, table.form, later) for batch in values.to_batches()])
-    found = with_snapshot(held_rows(held), rows, table.shape, mode, later)
+    found = with_snapshot(rows_of_table(held), rows, table.shape, mode, later)
     frame = table.spark.createDataFrame(values, schema=ddl(value_fields(table.read)))
     by_spark = rows_with_past(frame.selectExpr(*named_columns(source)), path, table.read, table.form, later)
     wanted = by_spark.toArrow().select(found.column_names)

@@ -54,7 +54,7 @@ def soft_delete_rows(timeline: Timeline, written: TableShape) -> NetRows:
     rows = np.sort(_chosen(timeline))
     is_put = actions.is_put[rows]
     outcome = outcome_of(actions, rows, is_put)
-    outcome.require_no_row_of_before(timeline.truncated[outcome.roots])
+    outcome.require_no_earlier_row(timeline.truncated[outcome.roots])
     begun = timeline.begun.take(rows)
     deleted = timeline.ended.take(rows).where(is_put, begun)
     columns = NetColumns(written, outcome.unchanged, outcome.old_keys, "soft_delete")
@@ -84,7 +84,7 @@ def history_rows(timeline: Timeline, written: TableShape, *, lenient: bool) -> N
     rows = np.concatenate([ending, versions])
     begins = np.repeat([False, True], [len(ending), len(versions)])
     outcome = outcome_of(actions, rows, begins)
-    outcome.require_no_row_of_before(timeline.truncated[outcome.roots])
+    outcome.require_no_earlier_row(timeline.truncated[outcome.roots])
     begun, ended = timeline.begun.take(rows), timeline.ended.take(rows)
     never = Moments.never(len(rows))
     since, until = begun.where(begins, never), ended.where(begins, begun)

@@ -82,7 +82,7 @@ def net_rows(
     is_put = actions.is_put[rows]
     outcome = outcome_of(actions, rows, is_put)
     if truncated:
-        outcome.require_no_row_of_before(np.ones(len(rows), dtype=bool))
+        outcome.require_no_earlier_row(np.ones(len(rows), dtype=bool))
     present = NetColumns(written, outcome.unchanged, outcome.old_keys)
     return NetRows.of(present, outcome.named, moments.take(actions.slots[rows]), is_put & ~existed)
 
@@ -100,7 +100,7 @@ class Outcome:
     kept: np.ndarray
     roots: np.ndarray
 
-    def require_no_row_of_before(self, truncated: np.ndarray) -> None:
+    def require_no_earlier_row(self, truncated: np.ndarray) -> None:
         """Raises NeedsSnapshotError if a row keeps values of a truncated row. ``truncated``: for each row, whether a
         TRUNCATE removed the row whose values it would keep."""
         wrong = self.kept & truncated

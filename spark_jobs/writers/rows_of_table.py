@@ -22,7 +22,8 @@ _READ_WHOLE_BYTES = 1 << 20
 
 
 def readable_table(path: Location, version: int | None = None) -> DeltaTable | None:
-    """The table at ``path``, at ``version`` or its newest one, if ``held_rows`` is certain to return what Spark reads.
+    """The table at ``path``, at ``version`` or its newest one, if ``rows_of_table`` is certain to return what Spark
+    reads.
 
     None if not, or if it is missing or cannot be read: then Spark reports what is wrong.
     """
@@ -30,14 +31,14 @@ def readable_table(path: Location, version: int | None = None) -> DeltaTable | N
     return table if table is not None and set(table.protocol().reader_features or ()) <= FEATURES else None
 
 
-def held_rows(table: DeltaTable, where: str = "true") -> pa.Table:
+def rows_of_table(table: DeltaTable, where: str = "true") -> pa.Table:
     """The rows ``t`` that meet the SQL condition ``where``, in no order, all of them in memory. Raises LakeError."""
-    rows = held_rows_within(table, None, where)
+    rows = rows_of_table_within(table, None, where)
     assert rows is not None
     return rows
 
 
-def held_rows_within(
+def rows_of_table_within(
     table: DeltaTable, most: int | None, where: str = "true", names: Sequence[str] = ()
 ) -> pa.Table | None:
     """The same rows; None if they take more than ``most`` bytes in memory: then not all of them are read. ``names``:
