@@ -1,4 +1,4 @@
-"""Snapshots of a table, of one with five times its rows and of one with twenty: speed against COPY, and memory, which
+"""Snapshots of a table, of one with ten times its rows and of one with twenty: speed against COPY, and memory, which
 must not grow."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def measure_snapshots(
     size: Size,
 ) -> Iterator[Measurement]:
     """Without Spark. Each ends in a comparison by hashes, which needs no memory for the rows."""
-    for rows in (size.rows, 5 * size.rows, 20 * size.rows):
+    for rows in (size.rows, 10 * size.rows, 20 * size.rows):
         table = QualifiedName("public", f"snapshot_{rows}")
         make_table(server, table, rows)
         pipeline = replace(pipeline_of(table.relname, (table,)), merge_engine="auto")

@@ -42,9 +42,8 @@ def partitions_for_a_time(
 ) -> dict[int, tuple[str, ...]]:
     """By relid, of all that the window announced and has changes of, why rows may be gone: a partition was written, and
     is none now. Its changes were sent under the name of a table with the same columns. ``relations``: what the window
-    announced; ``changed``: the relations that it has changes of; ``known``: partitions of which a look knows more,
-    and what has had changes of its own.
-    Raises SourceError.
+    announced; ``changed``: the relations that it has changes of; ``known``: partitions of which a look knows more, and
+    what has had changes of its own. Raises SourceError.
     """
     announced = [*filter(None, (relation_of(relation.message) for relation in relations))]
     leaves = [relation for relation in announced if relation.relid not in {*changed, *known}]
