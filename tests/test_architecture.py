@@ -57,7 +57,11 @@ def test_nothing_is_on_the_map_that_is_not_there() -> None:
         ("what is retried, how often, how long", r"^from tenacity\b", "spark_jobs/retries.py"),
         ("the hint that names the snapshot command", r"take a new snapshot of", "spark_jobs/errors.py"),
         ("following partitions down", r"(?i)i\.inhparent = ", "spark_jobs/postgres/partition_tree.py"),
-        ("what a mode keeps", r"mode (==|!=) [\"'](mirror|append)", "spark_jobs/options/table_mode.py"),
+        (
+            "what a mode keeps",
+            r"mode (==|!=|in) [(\"']+(mirror|append|soft_delete|history)",
+            "spark_jobs/options/table_mode.py",
+        ),
         ("what a plugin means for the configuration", r"plugin (==|!=) [\"']", ""),
     ],
 )

@@ -51,6 +51,11 @@ def has_one_row_per_key(mode: Mode) -> bool:
     return mode in ("mirror", "soft_delete")
 
 
+def has_versions(mode: Mode) -> bool:
+    """Whether a row that changes stays as it was and ends, and another one begins."""
+    return mode == "history"
+
+
 def needs_key(mode: Mode) -> bool:
     """Whether it keeps the past of each row, which only a key tells from the others."""
     return mode in ("soft_delete", "history")

@@ -11,7 +11,7 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import UnrepresentableError
-from spark_jobs.options.table_mode import Form, holds_changes
+from spark_jobs.options.table_mode import Form, has_versions, holds_changes
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
@@ -56,12 +56,13 @@ def rows_with_past(rows: DataFrame, path: str, shape: TableShape, form: Form, mo
     """
     spark = rows.sparkSession
     _require_fitting(spark, path, shape)
-    if form.mode == "soft_delete":
-        return _soft_deleted(rows, _earlier_rows(spark, path, shape, form, moment), shape, form, moment)
-    table_rows = _earlier_rows(spark, path, shape, Form(form.mode), moment)
+    if has_versions(form.mode):
+        table_rows = _earlier_rows(spark, path, shape, Form(form.mode), moment)
+        return with_commit_columns(_history(rows, table_rows, shape, moment), form, moment)
+    table_rows = _earlier_rows(spark, path, shape, form, moment)
     if holds_changes(form.mode):
         return table_rows.unionByName(snapshot_rows(rows, form, moment))
-    return with_commit_columns(_history(rows, table_rows, shape, moment), form, moment)
+    return _soft_deleted(rows, table_rows, shape, form, moment)
 
 
 def with_commit_columns(rows: DataFrame, form: Form, moment: Moment) -> DataFrame:
@@ -71,7 +72,7 @@ def with_commit_columns(rows: DataFrame, form: Form, moment: Moment) -> DataFram
 
     columns = [column for column in own_columns(form) if column.name in form.commit_columns]
     expressions = {column.name: _of_version(column) for column in columns}
-    if form.mode != "history":
+    if not has_versions(form.mode):
         expressions = {column.name: _since(column, moment) for column in columns if column.name not in rows.columns}
     return rows.withColumns({name: fn.expr(text) for name, text in expressions.items()}) if expressions else rows
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spark_jobs.decode.close_integers import CloseIntegers, by_key
 from spark_jobs.decode.equal_rows import DistinctRows, comparable
 from spark_jobs.delta.data_files import slices
-from spark_jobs.options.table_mode import Form, Mode, holds_changes
+from spark_jobs.options.table_mode import Form, Mode, has_versions, holds_changes
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
     COMMIT_TIME,
@@ -120,7 +120,7 @@ class KeyedChange:
     @cached_property
     def _changing(self) -> pa.Table:
         """The rows of the net change that change one of the table. In mode ``history``, others only begin."""
-        return _ending(self.net.rows_in_memory) if self._columns.mode == "history" else self.net.rows_in_memory
+        return _ending(self.net.rows_in_memory) if has_versions(self._columns.mode) else self.net.rows_in_memory
 
     @cached_property
     def _wanted(self) -> CloseIntegers | DistinctRows:
@@ -225,7 +225,7 @@ def with_snapshot(table_rows: pa.Table, rows: pa.Table, shape: TableShape, mode:
     found = by_key(_keys(rows, columns))
     assert found is not None, "a snapshot has one row for each key"
     places = found.places_of(_keys_of_table(table_rows, columns))
-    if mode == "soft_delete":
+    if not has_versions(mode):
         return pa.concat_tables([_soft_deleted(table_rows, places, rows, columns, moment), as_written(columns, rows)])
     stays = pc.and_(pc.is_null(table_rows.column(VALID_TO_LSN.name)), pc.is_valid(places))
     for place, column in enumerate(shape.source_columns):

@@ -18,7 +18,7 @@ from spark_jobs.delta.table import table_errors, table_gone
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.options.table_mode import holds_changes
+from spark_jobs.options.table_mode import has_versions, holds_changes, keeps_past
 from spark_jobs.retries import again_when_concurrent
 from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
 from spark_jobs.spark.errors import is_concurrent_commit
@@ -135,16 +135,16 @@ def _merge(rows: DataFrame, path: str, net: NetSource) -> None:
 
 def _kept_values(path: str, columns: NetColumns) -> str | None:
     """The query that fills in values which were not sent; None if there are none, or the MERGE itself keeps them."""
-    if columns.mode == "history":
+    if has_versions(columns.mode):
         return open_values_query(path, columns) if columns.unchanged else None
     return kept_values_query(path, columns) if columns.unchanged and columns.old_keys else None
 
 
 def _statement(path: str, net: NetSource) -> str:
     columns = net.columns
-    if columns.mode == "history":
+    if has_versions(columns.mode):
         return history_statement(path, columns, net.key_range, net.ended)
-    if columns.mode == "soft_delete":
+    if keeps_past(columns.mode):
         return soft_delete_statement(path, columns, net.key_range, net.ended)
     return merge_statement(path, columns, net.key_range, among=net.among)
 

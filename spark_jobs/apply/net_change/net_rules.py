@@ -16,7 +16,7 @@ from spark_jobs.apply.net_change.past import Timeline, history_rows, soft_delete
 from spark_jobs.apply.net_change.rows import NetRows, net_rows
 from spark_jobs.apply.net_change.truncates import Truncation, changes_after, without_truncates
 from spark_jobs.decode.ordered_changes import OrderedChanges
-from spark_jobs.options.table_mode import CommitColumn, Mode, holds_changes, keeps_past
+from spark_jobs.options.table_mode import CommitColumn, Mode, has_versions, holds_changes, keeps_past
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.relation_version import RelationVersion
@@ -89,7 +89,7 @@ class NetRules:
             moments = self._moments(actions.ordered, rows)
             return net_rows(actions, self.written, moments, truncated=self.truncated, lenient=self.lenient)
         timeline = Timeline.of(actions, rows, self.truncates)
-        if self.mode == "history":
+        if has_versions(self.mode):
             return history_rows(timeline, self.written, lenient=self.lenient)
         return soft_delete_rows(timeline, self.written)
 
