@@ -141,7 +141,9 @@ def _mixed(bench: _Bench) -> Iterator[Measurement]:
     make_table(bench.server, MIXED, bench.size.rows)
     mixed = bench.pipeline("mixed", (MIXED,))
     yield from measure_following(bench.server, mixed, bench.spark, bench.size)
-    yield from measure_alone(bench.server, bench.configuration("mixed", (MIXED,), engine="auto"), bench.size)
+    for engine in get_args(MergeEngine):
+        configuration = bench.configuration("mixed", (MIXED,), engine=engine)
+        yield from measure_alone(bench.server, configuration, bench.size, engine)
     yield from measure_verify(bench.server, mixed, bench.spark)
     yield from measure_replay(bench.server, mixed, bench.spark, bench.size)
 
