@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ class PostgresCdcScaffolder(Scaffolder[ScaffoldParams]):
             head=[
                 f"Set {variable} (the connection string) and {lake} (a folder, or a URI such as s3://bucket/{name}),",
                 "in the environment or in the project's .env. The command reads this file too:",
-                f"postgres-cdc doctor --config {_from_project(request)}",
+                f"postgres-cdc doctor --config {shlex.quote(str(_from_project(request)))}",
             ],
             type_name=request.type_name,
             name=name,

@@ -41,16 +41,18 @@ if TYPE_CHECKING:
 # ECMA-48: CSI sequences (colours), OSC sequences (links, titles), two-character ones
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 # C0 and C1, line and paragraph separators, and characters that reverse the direction of a line
-CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROLS = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+CONTROLS = re.compile(f"[{_CONTROLS}]")
+# with the spaces around them; spaces alone stay: a hint may name a table with two of them
+_BREAKS = re.compile(f"(?<! ) *[{_CONTROLS}][ {_CONTROLS}]*")
 # of URLs that stand for a key: Arrow names them in its errors
 _SIGNATURES = re.compile(r"\b(sig|x-amz-signature|x-goog-signature|x-amz-security-token)=[^&\s'\"<>/]+", re.IGNORECASE)
 
 
 def one_line(text: str) -> str:
-    """Without escape sequences, control characters, direction marks and signatures of URLs; each run of white space
-    becomes one space."""
-    plain = _SIGNATURES.sub(r"\1=…", CONTROLS.sub(" ", _ESCAPES.sub("", text)))
-    return " ".join(plain.split())
+    """Without escape sequences and signatures of URLs; each run of control characters and direction marks, with the
+    spaces around it, becomes one space."""
+    return _SIGNATURES.sub(r"\1=…", _BREAKS.sub(" ", _ESCAPES.sub("", text))).strip()
 
 
 def first_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
 from spark_jobs.configuration import Pipeline
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import LakeError, new_snapshot
 from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
@@ -88,7 +88,7 @@ def plan_apply(
     asked_for = (*tables, MESSAGES_NAME) if messages else tables
     ledger = ledger.only(asked_for) if ledger else Ledger.required(pipeline.lake).reading(asked_for)
     missing = {
-        name: LakeError(f"{name} has no snapshot yet", hint=f"postgres-cdc snapshot --table '{name}'")
+        name: LakeError(f"{name} has no snapshot yet", hint=new_snapshot(name))
         for name in ledger.without_snapshot(tables)
     }
     ledger = replace(ledger, errors={**ledger.errors, **missing})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -67,10 +68,10 @@ def _of_folder(jars: str, store: str | None) -> list[str]:
     folder = Path(jars)
     for artifact in _required_artifacts(store):
         if not any(folder.glob(f"*{artifact}-[0-9]*.jar")):
-            option = f" --storage {store}" if store else ""
+            command = ["python", "-m", "spark_jobs.spark.delta_jars", jars, *(["--storage", store] if store else [])]
             raise SparkError(
                 f"the jars folder {jars} holds no {artifact}-*.jar",
-                hint=f"fill it with: python -m spark_jobs.spark.delta_jars {jars}{option}",
+                hint=f"fill it with: {shlex.join(command)}",
             )
     return [str(jar.resolve()) for jar in sorted(folder.glob("*.jar")) if jar.name != LOG_STORE.name]
 

@@ -102,10 +102,11 @@ class TablesAtSource:
         if self.publication is not None and not self.is_altered and (error := why_not_sent(self.publication, name)):
             yield error
         if self._may_not_join(name):
+            quoted = str(name).replace("'", "''")
             yield PreconditionError(
                 f"{name} cannot join publication {source.publications[0]}: role {self.connection.info.user} does not"
                 " own it",
-                hint=f"ALTER TABLE {name} OWNER TO ..., or leave it out: exclude: ['{name}']",
+                hint=f"ALTER TABLE {name} OWNER TO ..., or leave it out: exclude: ['{quoted}']",
             )
         sent = self.published.get(name)
         if sent is not None and sent.error is not None:
