@@ -12,7 +12,7 @@ from spark_jobs.errors import BreakError, CdcError, NeedsSnapshotError, RefusedC
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprints
 from spark_jobs.postgres.publication import find_publications
-from spark_jobs.postgres.slot import find_slot
+from spark_jobs.postgres.slot import find_slot, require_plugin
 from spark_jobs.postgres.table_sizes import TableSize, read_pace, table_sizes
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint_differences import Differences, kind_of_change
@@ -212,8 +212,10 @@ def _creates(
             yield from (
                 f"{name} in publication {publication.name}" for name in relations if not publication.publishes(name)
             )
-    if find_slot(connection, source.slot) is None:
+    if (slot := find_slot(connection, source.slot)) is None:
         yield f"slot {source.slot}"
+    else:
+        require_plugin(slot, source.plugin)
     if ledger is None:
         yield f"change log {pipeline.lake.change_log}"
     elif broken:

@@ -22,7 +22,7 @@ from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
 from spark_jobs.postgres.health import SlotHealth, find_slot_health
 from spark_jobs.postgres.open_transactions import OpenTransaction
-from spark_jobs.postgres.slot import find_slot
+from spark_jobs.postgres.slot import find_slot, require_plugin
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress, snapshot_progress
@@ -200,6 +200,7 @@ def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Asked:
             health = find_slot_health(connection, pipeline.source.slot)
             if isinstance(health, SlotHealth):
                 answers = replace(answers, slot=health)
+                require_plugin(health, pipeline.source.plugin)
             if ledger is not None:
                 check_health(pipeline, ledger.last, health)
     except (SourceError, SlotError, GapError) as error:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from spark_jobs.capture.catalogue_look import look_at_catalogue
-from spark_jobs.capture.continuity import check_slot, slot_identity
+from spark_jobs.capture.continuity import slot_identity
 from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
 from spark_jobs.change_log.window_marker import ChapterBreak, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -22,7 +22,15 @@ from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
 from spark_jobs.postgres.publication import ensure_publications
-from spark_jobs.postgres.slot import Slot, advance_slot, create_slot, drop_lost_slot, flushed_lsn, readable_slot
+from spark_jobs.postgres.slot import (
+    Slot,
+    advance_slot,
+    create_slot,
+    drop_lost_slot,
+    flushed_lsn,
+    readable_slot,
+    require_plugin,
+)
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
@@ -99,7 +107,7 @@ def _slot(control: Connection, now: SlotIdentity) -> Slot:
     if slot is None:
         require_slot_possible(control, now.slot)
         slot = create_slot(control, now.slot, plugin=now.plugin, failover=failover)
-    check_slot(slot, now)
+    require_plugin(slot, now.plugin)
     if slot.active_pid is not None:
         raise SlotInUseError(
             f"slot {now.slot} is being read by server process {slot.active_pid}",

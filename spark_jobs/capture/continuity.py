@@ -16,7 +16,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import ServerIdentity, SlotHealth, server_identity
 from spark_jobs.postgres.replication import left_timeline_at
-from spark_jobs.postgres.slot import Slot, flushed_lsn, readable_slot, require_not_lost
+from spark_jobs.postgres.slot import Slot, flushed_lsn, readable_slot, require_not_lost, require_plugin
 
 _POINT_BACK = f"point the configuration back; where that is meant: {RECOVER}"
 
@@ -43,19 +43,21 @@ def following_slot(control: Connection, pipeline: Pipeline, landed: WindowMarker
     if slot is None:
         check_no_gap(landed.window.hi, landed.window.hi, flushed_lsn(control))  # a restored backup has no slots
         raise missing_slot(now.slot, landed.window.hi)
-    check_slot(slot, now)
+    require_plugin(slot, now.plugin)
     check_no_gap(landed.window.hi, slot.lsn, flushed_lsn(control))
     return slot
 
 
 def check_health(pipeline: Pipeline, landed: WindowMarker, slot: SlotHealth | ServerIdentity) -> SlotHealth:
-    """The same check for ``status`` and the like, on what the server reports of the slot. Raises BreakError.
+    """The same check for ``status`` and the like, on what the server reports of the slot. Raises BreakError,
+    and SlotError when the slot uses another plugin.
 
     A ``ServerIdentity`` in place of ``SlotHealth`` means that the server has no such slot.
     """
     _check_server(pipeline, landed, slot if isinstance(slot, ServerIdentity) else slot.server)
     if isinstance(slot, ServerIdentity):
         raise missing_slot(pipeline.source.slot, landed.window.hi)
+    require_plugin(slot, pipeline.source.plugin)
     require_not_lost(slot)
     check_no_gap(landed.window.hi, slot.lsn, slot.flushed_lsn)
     return slot
@@ -95,15 +97,6 @@ def _check_server(pipeline: Pipeline, landed: WindowMarker, now: ServerIdentity)
             f"the change log was read on timeline {before.timeline} up to {landed.window.hi}, and the server is on"
             f" timeline {now.timeline}, which {left_it}: a standby was promoted, or a backup restored, that lacks"
             " changes which are landed"
-        )
-
-
-def check_slot(slot: Slot, identity: SlotIdentity) -> None:
-    """Raise SlotError when the slot uses another plugin."""
-    if slot.plugin != identity.plugin:
-        raise SlotError(
-            f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {identity.plugin}",
-            hint="correct source.plugin (pgoutput and test_decoding are read), or choose another name for source.slot",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_jobs.capture.chapter import land_first_marker
-from spark_jobs.capture.continuity import check_slot, following_slot, slot_identity
+from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.slot_owner import note_owner, require_own_slot
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -17,7 +17,7 @@ from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
 from spark_jobs.postgres.publication import ensure_publications
-from spark_jobs.postgres.slot import Slot, create_slot, readable_slot
+from spark_jobs.postgres.slot import Slot, create_slot, readable_slot, require_plugin
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.selected_columns import column_lists, require_withheld
@@ -53,7 +53,7 @@ def prepare_slot(control: Connection, pipeline: Pipeline, names: Sequence[Qualif
         if checkpoint is not None:
             return checkpoint
         slot = _unused_slot(control, source.slot) or create_slot(control, source.slot, plugin=source.plugin)
-        check_slot(slot, identity)
+        require_plugin(slot, identity.plugin)
         start = slot.lsn
         first = WindowMarker(0, Window(start, start), identity, tables=pipeline.lake.tables)
         return land_first_marker(control, pipeline, log, first)

@@ -18,7 +18,7 @@ from spark_jobs.postgres.health import ServerIdentity
 from spark_jobs.postgres.privileges import server_settings
 from spark_jobs.postgres.publication import find_publication, publication_owner
 from spark_jobs.postgres.publication_comment import PublicationComment, may_write_comment
-from spark_jobs.postgres.slot import Slot, find_slot, flushed_lsn
+from spark_jobs.postgres.slot import Slot, find_slot, flushed_lsn, require_logical, require_plugin
 from spark_jobs.qualified_name import quoted_identifier
 
 
@@ -99,21 +99,9 @@ def _check_owner(pipeline: Pipeline, owner: LakeOwner, server: ServerIdentity) -
 
 
 def _check_slot(control: Connection, pipeline: Pipeline, slot: Slot, owner: LakeOwner) -> None:
-    source, database = pipeline.source, control.info.dbname
-    if slot.plugin is None:
-        raise SlotError(
-            f"slot {slot.slot_name} is a physical slot, which no pipeline reads", hint="correct source.slot"
-        )
-    if slot.database != database:
-        raise SlotError(
-            f"slot {slot.slot_name} belongs to database {slot.database}, the connection is to {database}",
-            hint="correct the database in source.dsn, or source.slot",
-        )
-    if slot.plugin != source.plugin:
-        raise SlotError(
-            f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {source.plugin}",
-            hint="correct source.plugin, or source.slot",
-        )
+    source = pipeline.source
+    require_logical(slot, control.info.dbname)
+    require_plugin(slot, source.plugin)
     if is_read_for_another(control, source, owner.log):
         raise SlotError(
             f"slot {slot.slot_name} is read for another lake than {pipeline.lake.path}: the comment of publication"

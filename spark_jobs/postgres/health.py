@@ -11,7 +11,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.open_transactions import OLDEST_TRANSACTION, OpenTransaction
 from spark_jobs.postgres.provider import SELF_MANAGED, Provider, provider_of
-from spark_jobs.postgres.slot import SPARE_SLOTS, Slot, find_slot, missing_slot
+from spark_jobs.postgres.slot import SPARE_SLOTS, Slot, find_slot, missing_slot, require_logical
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,16 @@ def find_slot_health(connection: Connection, slot: str) -> SlotHealth | ServerId
     """The slot's state, or the server's identity when there is no slot of that name.
 
     Its statements wait for no lock. Without ``pg_read_all_stats`` the age of other roles' transactions is hidden.
+    Raises SlotError when the slot is physical or belongs to another database.
     """
     with source_errors(f"slot {slot} could not be looked up"):
         row = connection.execute(_HEALTH).fetchall()[0]
     *server, flushed, free = row[:-6]
     identity, oldest = ServerIdentity(*server), OpenTransaction(*row[-6:])
     found = find_slot(connection, slot)
-    if found is None or found.plugin is None:
+    if found is None:
         return identity
+    require_logical(found, identity.database)
     return SlotHealth(
         **vars(found),
         flushed_lsn=Lsn.parse(flushed),

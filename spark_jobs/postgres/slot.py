@@ -124,18 +124,36 @@ def find_slot(connection: Connection, slot: str) -> Slot | None:
 
 
 def readable_slot(connection: Connection, slot: str) -> Slot | None:
-    """The logical slot of this name; None when there is none. Raises SlotError when the slot belongs to another
+    """The slot of this name; None when there is none. Raises SlotError when it is physical or belongs to another
     database, BreakError when the server has invalidated it."""
     found = find_slot(connection, slot)
-    if found is None or found.plugin is None:
-        return None
-    if found.database != connection.info.dbname:
+    if found is not None:
+        require_logical(found, connection.info.dbname)
+        require_not_lost(found)
+    return found
+
+
+def require_logical(slot: Slot, database: str) -> None:
+    """Raises SlotError when the slot is physical or belongs to another database."""
+    if slot.plugin is None:
         raise SlotError(
-            f"slot {slot} belongs to database {found.database}, the connection is to {connection.info.dbname}",
+            f"slot {slot.slot_name} is a physical slot, which no pipeline reads",
             hint="choose another name for source.slot",
         )
-    require_not_lost(found)
-    return found
+    if slot.database != database:
+        raise SlotError(
+            f"slot {slot.slot_name} belongs to database {slot.database}, the connection is to {database}",
+            hint="correct the database in source.dsn, or choose another name for source.slot",
+        )
+
+
+def require_plugin(slot: Slot, plugin: str) -> None:
+    """Raises SlotError when the slot uses another plugin."""
+    if slot.plugin != plugin:
+        raise SlotError(
+            f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {plugin}",
+            hint="correct source.plugin (pgoutput and test_decoding are read), or choose another name for source.slot",
+        )
 
 
 def require_not_lost(slot: Slot) -> None:
