@@ -18,7 +18,7 @@ from urllib.request import url2pathname
 import pyarrow as pa
 from pyarrow import fs
 
-from spark_jobs.errors import LakeError, StorageBusyError
+from spark_jobs.errors import LakeError, StorageBusyError, new_snapshot
 from spark_jobs.object_stores import arrow_filesystem
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
@@ -30,6 +30,13 @@ REACHABLE = "check lake.path, its permissions, and the credentials of its storag
 WRITABLE = "check lake.path, its permissions, the room on its disk, and the credentials of its storage"
 
 BUSY = "run it again when the storage is less busy"
+FILE_GONE = "a file that the table names is gone: restore it, or move the table's folder away to have it read again"
+# of a data file: what libraries say of one in a folder, on S3 and elsewhere
+_GONE = re.compile(
+    r"NoSuchKey|NO_SUCH_KEY|Object at location \S+ not found"
+    r"|(?:No such file or directory|Path does not exist)\W+\S+\.parquet\b",
+    re.IGNORECASE,
+)
 
 # what object stores say through each of the libraries that ask them, and what to do
 _STORAGE_HINTS = {
@@ -42,21 +49,36 @@ _STORAGE_HINTS = {
         "check the address of the lake's storage, and that this machine can reach it; then run it again"
     ),
     r"NoSuchBucket|NO_SUCH_BUCKET|bucket does not exist": "create the bucket, or correct lake.path",
-    r"NoSuchKey|NO_SUCH_KEY|Object at location \S+ not found": (
-        "a file that the table names is gone: restore it, or move the table's folder away to have it read again"
-    ),
     r"No space left|Disk quota": "lake.path is full: make room on its disk, then run it again",
 }
 
 
 def storage_error(what: str, message: str, otherwise: str = WRITABLE) -> LakeError:
     """The error of the lake's storage that has failed with the words ``message``. ``otherwise``: what to do if they are
-    not known."""
+    not known, or if a file is gone."""
+    if otherwise in (WRITABLE, REACHABLE) and _GONE.search(message):
+        otherwise = FILE_GONE
     known = (hint for words, hint in _STORAGE_HINTS.items() if re.search(words, message, re.IGNORECASE))
     hint = next(known, otherwise)
     if hint == BUSY:
         return StorageBusyError(f"{what}: the storage is busy: {message}", hint=hint)
     return LakeError(f"{what}: {message}", hint=hint)
+
+
+@contextmanager
+def files_of(table: object) -> Iterator[None]:
+    """Where a file is gone, the hint names the command for this table."""
+    try:
+        yield
+    except LakeError as error:
+        if error.hint != FILE_GONE:
+            raise
+        raise LakeError(error.what, hint=file_gone(table)) from None
+
+
+def file_gone(table: object) -> str:
+    """The hint for a data file of ``table``."""
+    return f"a file that the table names is gone: if somebody deleted it, {new_snapshot(table)}"
 
 
 # an object store takes tens of milliseconds per request, but serves many at once

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_jobs.delta.files import BUSY
+from spark_jobs.delta.files import BUSY, file_gone
 from spark_jobs.delta.table import APPENDS_ONLY, delta_identifier, moved_away
 from spark_jobs.errors import new_snapshot, one_line
 from spark_jobs.object_stores import GOOGLE_CONNECTOR
@@ -126,9 +126,7 @@ _KNOWN: dict[tuple[str, ...], str] = {
         "allow the write, and turn the change data feed on again afterwards:"
         " ALTER TABLE {table} UNSET TBLPROPERTIES ('delta.enableChangeDataFeed')"
     ),
-    (r"FileNotFoundException", r"FILE_NOT_EXIST", r"^FileNotFoundError", r"PATH_NOT_FOUND"): (
-        f"a file that the table names is gone: if somebody deleted it, {new_snapshot('{name}')}"
-    ),
+    (r"FileNotFoundException", r"FILE_NOT_EXIST", r"^FileNotFoundError", r"PATH_NOT_FOUND"): file_gone("{name}"),
     (r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.s3a\.\w+ not found",): _ADD
     + '"org.apache.hadoop:hadoop-aws:{hadoop}"',
     (r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.azurebfs\.\w+ not found",): (

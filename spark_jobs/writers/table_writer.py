@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from spark_jobs.configuration import MergeEngine, Pipeline
+from spark_jobs.delta.files import files_of
 from spark_jobs.delta.written_tables import keep_written_by_spark
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
@@ -70,7 +71,7 @@ def write_net(table: WrittenTable, net: NetSource, provenance: Provenance, *, co
     def way_of(net: NetSource, engine: MergeEngine) -> WriteWay:
         return write_way(net, facts, engine, limits, compacts=compacts)
 
-    with provenance.recording(table.pipeline.lake, table.name, net.misfits) as recorded:
+    with files_of(table.name), provenance.recording(table.pipeline.lake, table.name, net.misfits) as recorded:
         whole, way = net, way_of(net, table.pipeline.merge_engine)
         if way.writer == "deltalake" and table.opened is not None and net.keeps_values:
             # with its kept values a change takes more memory: so its way is chosen again

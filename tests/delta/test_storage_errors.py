@@ -36,6 +36,8 @@ OTHERS = {
         "check the address"
     ),
     "AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation: The specified bucket does not exist": "create the bucket",
+    "[Errno 2] No such file or directory: '/lake/orders/part-1.parquet'": "a file that the table names is gone",
+    "[Errno 2] Path does not exist 'bucket/orders/part-1.parquet'": "a file that the table names is gone",
     "Object at location orders/part-1.parquet not found: Error performing GET": "a file that the table names is gone",
     "[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device": "lake.path is full",
 }
@@ -55,5 +57,6 @@ def test_others_are_told_at_once(said: str, hint: str) -> None:
     assert error.hint.startswith(hint)
 
 
-def test_what_is_not_known_has_the_hint_of_who_asks() -> None:
-    assert storage_error("t", "who knows", "look there").hint == "look there"
+def test_what_is_not_known_or_gone_has_the_hint_of_who_asks() -> None:
+    for said in ("who knows", "[Errno 2] Path does not exist 'bucket/change_log/part-1.parquet'"):
+        assert storage_error("t", said, "look there").hint == "look there"

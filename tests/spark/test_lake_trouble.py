@@ -126,8 +126,15 @@ def test_a_file_where_a_folder_is_needed(spark: SparkSession, item: Database, tm
     followed.assert_equal()
 
 
-def test_a_data_file_that_is_gone(spark: SparkSession, item: Database, tmp_path: Path) -> None:
-    followed = follow(spark, item, tmp_path / "lake")
+@pytest.mark.parametrize(
+    ("engine", "said"),
+    [("auto", "No such file or directory"), ("spark", ".parquet does not exist")],
+    ids=["driver", "executors"],
+)
+def test_a_data_file_that_is_gone(
+    spark: SparkSession, item: Database, tmp_path: Path, engine: MergeEngine, said: str
+) -> None:
+    followed = follow(spark, item, tmp_path / "lake", engine)
     assert sync(followed.pipeline, lambda: spark).errors == ()
     files = list(Path(followed.pipeline.lake.table(followed.names[0])).glob("**/*.parquet"))
     assert files
@@ -135,9 +142,7 @@ def test_a_data_file_that_is_gone(spark: SparkSession, item: Database, tmp_path:
         file.unlink()
     item.execute("UPDATE item SET v = 'other' WHERE id = 5")
     (error,) = sync(followed.pipeline, lambda: spark).errors
-    assert_one_line(
-        error, item, "public.item: windows ", ".parquet does not exist", "take a new snapshot of this table"
-    )
+    assert_one_line(error, item, "item", said, "a file that the table names is gone", " --table 'public.item'")
 
 
 @pytest.mark.parametrize(
