@@ -52,6 +52,7 @@ def begin_chapter(
         last = log.checkpoint()
         if last != after:
             return None
+        log.require_not_set_back(after.identity)  # before the slot is moved
         now, relations = slot_identity(control, pipeline), pipeline.relations(names)
         if source.has_publications:
             ensure_publications(control, source.publications, relations if pipeline.alters_publication else None)

@@ -26,7 +26,8 @@ from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.counted_files import CountedFiles, DataFile
 from spark_jobs.delta.data_files import Layout
 from spark_jobs.delta.files import REACHABLE, WRITABLE, decoded_path
-from spark_jobs.delta.table import commit_errors, open_table, table_errors
+from spark_jobs.delta.table import commit_errors, delta_identifier, open_table, table_errors
+from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.delta.written_tables import commit_properties, is_made, keep_written, open_to_write
 from spark_jobs.errors import LakeError
 from spark_jobs.logicalrep.lsn import Lsn
@@ -76,10 +77,8 @@ class ChangeLog:
     def __init__(self, path: str) -> None:
         self.path = decoded_path(Location.of(path))
         self._what = f"the change log {self.path}"
-        self._hint = (
-            f"{REACHABLE}; if files of it are gone, move {self.path} away, set source.adopt_slot: true and sync: every"
-            " table gets a new snapshot"
-        )
+        self._anew = f"move {self.path} away, set source.adopt_slot: true and sync: every table gets a new snapshot"
+        self._hint = f"{REACHABLE}; if files of it are gone, {self._anew}"
         self.files = CountedFiles(self.path, "window", CHANGE_LOG_SCHEMA)
 
     def checkpoint(self) -> WindowMarker | None:
@@ -147,6 +146,7 @@ class ChangeLog:
         with table_errors(f"{self._what} cannot be read", hint=self._hint):
             landed = opened.log.transaction_version(identity.app_id)
         if landed is not None and landed >= ordinal:
+            self._require_window(landed, identity, opened.log)
             return False
         if landed is not None and landed != ordinal - 1:
             raise LakeError(
@@ -164,6 +164,27 @@ class ChangeLog:
             append(opened.table, self.path, rows, LOG_LAYOUT, commit)
             keep_written(opened, commit)
         return True
+
+    def require_not_set_back(self, identity: SlotIdentity) -> None:
+        """Raises LakeError if the log no longer holds the window that was landed last."""
+        with table_errors(f"{self._what} cannot be read", hint=self._hint):
+            log = TransactionLog.open(self.path)
+            landed = None if log is None else log.transaction_version(identity.app_id)
+        if log is not None and landed is not None:
+            self._require_window(landed, identity, log)
+
+    def _require_window(self, landed: int, identity: SlotIdentity, log: TransactionLog) -> None:
+        last = self.checkpoint()
+        if last is not None and last.ordinal >= landed:
+            return
+        landing = Transaction(identity.app_id, landed)
+        with table_errors(f"{self._what} cannot be read", hint=self._hint):
+            version = next((commit.version for commit in log.commits() if landing in commit.transactions), None)
+        back = "" if version is None else f"RESTORE {delta_identifier(self.path)} TO VERSION AS OF {version}; else "
+        raise LakeError(
+            f"{self._what} no longer holds window {landed}, its newest: somebody has restored an earlier version of it",
+            hint=f"{back}{self._anew}",
+        )
 
     def read(
         self, relids: Sequence[int], first_ordinal: int, last_ordinal: int, columns: Sequence[str] | None = None

@@ -176,7 +176,8 @@ class CountedFiles:
             least = min((first for first in appended if first is not None), default=None)
             # all earlier appends have smaller numbers
             if commit.version == 0 or (least is not None and (number is None or least <= number + 1)):
-                return tuple(files)
+                # somebody has removed the rows of the last append: those before it are the newest then
+                return None if number is None and least is not None and not files else tuple(files)
             if least is not None and number is not None and least - number > _MOST_COMMITS:
                 return None
         return None

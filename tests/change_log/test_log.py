@@ -45,6 +45,24 @@ def test_windows_land_once_with_their_markers(log: ChangeLog) -> None:
     assert DeltaTable(log.path).history(1)[0]["window"] == "2"
 
 
+@pytest.mark.parametrize("version", range(4))
+def test_a_log_that_was_set_back_is_refused_until_it_is_restored(log: ChangeLog, version: int) -> None:
+    """By Delta's RESTORE, which leaves transaction identifiers as they are."""
+    for ordinal in range(4):
+        log.land(IDENTITY, ordinal, window(ordinal))
+    DeltaTable(log.path).restore(version)
+    assert log.checkpoint() == (marker(version - 1) if version else None)
+    for refused in (lambda: log.require_not_set_back(IDENTITY), lambda: log.land(IDENTITY, version, window(version))):
+        with pytest.raises(LakeError, match="no longer holds window 3, its newest: somebody has restored") as error:
+            refused()
+        assert error.value.hint.startswith(f"RESTORE delta.`{log.path}` TO VERSION AS OF 4; else move {log.path} away")
+    DeltaTable(log.path).restore(4)
+    assert log.markers() == tuple(map(marker, range(4)))
+    log.require_not_set_back(IDENTITY)
+    assert log.land(IDENTITY, 4, window(4))
+    assert log.checkpoint() == marker(4)
+
+
 def test_reading_by_relation_and_window(log: ChangeLog) -> None:
     for ordinal in range(1, 5):
         log.land(IDENTITY, ordinal, window(ordinal, relid=16384 + ordinal % 2))

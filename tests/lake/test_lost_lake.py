@@ -115,3 +115,21 @@ def test_cuts_that_are_gone_are_written_anew(shop: Pipeline, database: Database)
     shutil.rmtree(folder(shop) / "cuts")
     read_again(shop, database, ())
     assert latest_cut(shop.lake) is not None
+
+
+def test_a_change_log_that_was_set_back_is_restored(shop: Pipeline, database: Database, tmp_path: Path) -> None:
+    """``recover`` would begin a chapter in which windows are missing that are applied; it moves nothing."""
+    log = DeltaTable(shop.lake.change_log)
+    newest = log.version()
+    log.restore(newest - 1)
+    confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = current_database()"
+    before = database.execute(confirmed)
+    command = configured(tmp_path, database.dsn, database.name, [f"public.{name}" for name in NAMES])
+    assert "ahead of the change log" in command("sync").problem
+    refused = command("recover")
+    assert refused.exit_code == 1
+    assert "somebody has restored an earlier version of it" in refused.problem
+    assert refused.hint.startswith(f"RESTORE delta.`{shop.lake.change_log}` TO VERSION AS OF {newest}; else move ")
+    assert database.execute(confirmed) == before
+    log.restore(newest)
+    read_again(shop, database, ())
