@@ -85,4 +85,6 @@ def rendered(text: str, scope: Mapping[str, object]) -> Any:
         raise ConfigurationError(
             f"not a template: {error.message}", hint='a template is written as in "{{ env.NAME }}"'
         ) from None
+    except Exception as error:  # noqa: BLE001 - whatever its expression raises; its words may be a value
+        raise ConfigurationError(f"the template fails: {type(error).__name__}") from None
     return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -23,6 +23,8 @@ _EXPECTED = {
     "sequence_str": "a list",
     "list_type": "a list",
     "tuple_type": "a list",
+    "too_short": "at least one entry",
+    "invalid_key": "text",
     "dict_type": "a mapping",
     "string_type": "text",
     "bool_type": "true or false",
@@ -33,6 +35,8 @@ _EXPECTED = {
 _MAPPINGS = ("model_type", "model_attributes_type")
 # any other text may be a password in the wrong place
 _HARMLESS = re.compile(r"[\w .,:/*(){}\[\]'+-]{1,60}")
+# as a part of other words in a message, it would be taken for what a template stands for
+_SHORT = 3
 _SECRET = ("dsn", "password_command", "spark")
 
 
@@ -49,17 +53,62 @@ class FieldError(Exception):
         return ConfigurationError(": ".join(filter(None, (place, dotted, self.what))), hint=self.hint)
 
 
-def first_error(error: ValidationError, model: type[BaseModel], written: object) -> FieldError:
-    """The first error only; the next run shows the next one. ``written``: the fields as they stand in the file, whose
-    templates are not rendered."""
+def first_error(error: ValidationError, model: type[BaseModel], written: object, rendered: object = None) -> FieldError:
+    """The first error only; the next run shows the next one. ``written``: the fields as they stand in the file.
+    ``rendered``: the same, if templates in them are rendered: what these stand for, a password say, is not shown."""
+    rendered = written if rendered is None else rendered
     errors = error.errors(include_input=False, include_url=False)
     # a misspelt field is also a missing one: name what the user wrote
     details = next((details for details in errors if details["type"] == "extra_forbidden"), errors[0])
-    path = details["loc"]
+    path = tuple(part for part in details["loc"] if part != "[key]")
     if details["type"] == "extra_forbidden":
         return FieldError(path, unknown_field(str(path[-1]), _fields_at(path[:-1], model)))
     value = _at(path, written)
-    return FieldError(path, _what(details, model, value), _hint(path, model, value))
+
+    def accepts(at: FieldPath, form: object) -> bool:
+        return _is_accepted(model, _with(rendered, at, form), at)
+
+    what = _what(details, model, value)
+    for template, text in _templates(written, rendered):
+        if len(text) > _SHORT:
+            for said in (text, repr(text)[1:-1]):
+                what = what.replace(said, template)
+    # a mapping may be written as one of its fields alone; of an entry of a list, the hint is this field
+    is_alone = len(path) > 1 and isinstance(path[-2], str) and isinstance(_at(path[:-1], written), str)
+    return FieldError(path, what, _hint(path[:-1] if is_alone else path, model, value, accepts))
+
+
+def _templates(written: object, rendered: object) -> Iterator[tuple[str, str]]:
+    """Each template of the fields, with what it stands for."""
+    if isinstance(written, Mapping) and isinstance(rendered, Mapping):
+        for name, value in written.items():
+            yield from _templates(value, rendered.get(name))
+    elif isinstance(written, list) and isinstance(rendered, list):
+        for value, of_value in zip(written, rendered, strict=False):
+            yield from _templates(value, of_value)
+    elif isinstance(written, str) and isinstance(rendered, str) and written != rendered:
+        yield written, rendered
+
+
+def _with(fields: object, path: FieldPath, form: object) -> object:
+    """A copy of the fields in which ``form`` stands at this path. An entry of ``tables`` may be its name alone."""
+    if not path:
+        return form
+    part, *inside = path
+    if isinstance(fields, list) and isinstance(part, int):
+        return [_with(each, tuple(inside), form) if place == part else each for place, each in enumerate(fields)]
+    before = fields if isinstance(fields, Mapping) else {}
+    return {**before, part: _with(before.get(part), tuple(inside), form)}
+
+
+def _is_accepted(model: type[BaseModel], fields: object, path: FieldPath) -> bool:
+    """Whether what stands at this path is, alone and with what stands beside it."""
+    try:
+        model.model_validate(fields)
+    except ValidationError as error:
+        places = (details["loc"] for details in error.errors(include_input=False))
+        return not any(place[: len(path)] == path[: len(place)] for place in places)
+    return True
 
 
 def unknown_field(name: str, allowed: Sequence[str]) -> str:
@@ -98,29 +147,34 @@ def _flow(value: object) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _hint(path: FieldPath, model: type[BaseModel], value: object) -> str:
-    """The innermost field of the path that has an example, with the example, or with a correction of the given
-    value."""
+def _hint(path: FieldPath, model: type[BaseModel], value: object, accepts: Callable[[FieldPath, object], bool]) -> str:
+    """The innermost field of the path that has an example, with a correction of the given value, if that would be
+    accepted, or with the example."""
     for length in range(len(path), 0, -1):
         field = _field_at(path[:length], model)
         if field is not None and field.examples:
             form = _put_right(field.examples[0], path[length:], value)
+            form = form if accepts(path[:length], form) else field.examples[0]
             return f"write {path[length - 1]}: {_flow(form)}"
     return ""
 
 
 def _put_right(example: object, inside: FieldPath, value: object) -> object:
-    names = value if isinstance(value, list) and value and all(isinstance(each, str) for each in value) else None
+    names = value if isinstance(value, list) and value and all(map(_is_harmless, value)) else None
     match example:
-        case list() if isinstance(value, str) and not inside:
+        case list() if _is_harmless(value) and not inside:
             return [value]
-        case dict():
+        case dict() if len(example) == 1:
             ((name, right),) = example.items()
             if inside:
                 return {inside[0]: right} if isinstance(inside[0], str) and not isinstance(right, list) else example
             if names:
                 return {name: names} if isinstance(right, list) else dict.fromkeys(names, right)
     return example
+
+
+def _is_harmless(value: object) -> bool:
+    return isinstance(value, str) and _HARMLESS.fullmatch(value) is not None
 
 
 def _at(path: FieldPath, written: object) -> object:

@@ -166,7 +166,8 @@ def _chosen_type(text: str) -> str:
     return str(ChosenType.parse(text))
 
 
-def _lake_path(text: str) -> str:
+def _openable(text: str) -> str:
+    """As it is opened. Templates in it may stand for parts of it."""
     if not text.strip().rstrip("/"):
         raise ValueError("expected a folder or a URI")
     if (scheme := _SCHEME.match(text.strip())) and scheme[1] not in ("file",):
@@ -176,9 +177,14 @@ def _lake_path(text: str) -> str:
         store_of(path)
     except LakeError as error:
         raise ValueError(f"{error.what}; {error.hint}") from None
+    return path.rstrip("/")
+
+
+def _lake_path(text: str) -> str:
+    path = _openable(text)
     if "://" in text and "%" in text:
         raise ValueError("holds a '%', which Spark and Arrow read differently in a URI; choose another folder name")
-    return path.rstrip("/")
+    return path
 
 
 def _catalog_template(text: str) -> str:
@@ -257,6 +263,7 @@ OrNull = Annotated[
 ChosenTypeText = Annotated[str, AfterValidator(_chosen_type)]
 TableName = Annotated[str, _understood_by(TablePattern.parse)]
 LakePath = Annotated[str, AfterValidator(_lake_path)]
+OpenablePath = Annotated[str, AfterValidator(_openable)]
 CatalogTemplate = Annotated[str, AfterValidator(_catalog_template)]
 FolderTemplateText = Annotated[str, _understood_by(FolderTemplate)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]

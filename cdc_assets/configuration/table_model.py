@@ -9,7 +9,14 @@ from pydantic import Field, GetJsonSchemaHandler, PrivateAttr, field_validator, 
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from cdc_assets.configuration.fields import ChosenTypeText, OrNull, SparkValue, TableName, require_named_once
+from cdc_assets.configuration.fields import (
+    ChosenTypeText,
+    OpenablePath,
+    OrNull,
+    SparkValue,
+    TableName,
+    require_named_once,
+)
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
 from cdc_assets.configuration.strict_model import StrictModel
 from spark_jobs.options.table_mode import CommitColumn, Mode
@@ -48,8 +55,7 @@ class ColumnsModel(StrictModel):
 class AdoptModel(StrictModel):
     """A table that another tool has loaded: just its path, or a mapping."""
 
-    path: str = Field(
-        min_length=1,
+    path: OpenablePath = Field(
         description="A Delta table, or a folder of Parquet files. {schema} and {table} stand for the table's name.",
         examples=["s3://lake/airbyte/{table}"],
     )

@@ -37,7 +37,7 @@ def validated(
     try:
         return model.model_validate({**fields, **ready})
     except ValidationError as error:
-        raise first_error(error, model, written) from None
+        raise first_error(error, model, written, {**fields, **ready}) from None
 
 
 def _rendered(value: object, path: FieldPath, scope: Mapping[str, object], translate: Translate) -> Any:
