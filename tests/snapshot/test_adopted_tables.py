@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from pydantic import SecretStr
 
 from spark_jobs.configuration import Adopted, Table
-from spark_jobs.errors import PreconditionError
+from spark_jobs.errors import LakeError, PreconditionError
 from spark_jobs.snapshot import table_read
 from spark_jobs.snapshot.chunks.adoption import Adoption
 from spark_jobs.snapshot.chunks.read_plan import ReadRecord
@@ -239,3 +240,25 @@ def test_what_cannot_become_ours_is_refused_by_name(large: LargeTable) -> None:
     assert refused(replace(masked, mask=("n",))) == "it has masked columns"
     assert refused(replace(masked, mask=("id",))).startswith("no row of it can be read by its key")
     assert not Path(large.pipeline.lake.table(BIG)).exists()
+
+
+def _is_a_file(path: Path) -> None:
+    path.write_text("no folder")
+
+
+def _holds_no_parquet(path: Path) -> None:
+    path.mkdir()
+    (path / "rows.parquet").write_text("no Parquet")
+
+
+@pytest.mark.parametrize("damage", [_is_a_file, _holds_no_parquet])
+def test_what_cannot_be_read_is_named_with_its_table(large: LargeTable, damage: Callable[[Path], None]) -> None:
+    """The hint is not about lake.path, where all is well."""
+    theirs = Path(large.pipeline.lake.path).parent / "unreadable"
+    damage(theirs)
+    (table,) = large.pipeline.tables or ()
+    adopting = replace(table, adopt=Adopted(str(theirs)))
+    (error,) = sync(replace(large.pipeline, tables=(adopting,)), no_spark).errors
+    assert isinstance(error, LakeError)
+    assert error.what.startswith(f"public.big cannot adopt the rows of {theirs}: ")
+    assert error.hint.startswith("correct adopt in the table's entry")

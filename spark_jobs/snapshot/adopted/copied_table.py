@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 from pyarrow import fs
 
 from spark_jobs.configuration import Adopted
-from spark_jobs.delta.files import lake_errors, table_filesystem
+from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError, PreconditionError
@@ -29,11 +30,15 @@ from spark_jobs.writers.rows_of_table import every_row, readable_table
 _ROWS = 1 << 16
 
 
+_HINT = "correct adopt in the table's entry, or take it out: then the table is read from the source"
+
+
 def not_adopted(name: QualifiedName, path: str, why: str) -> PreconditionError:
-    return PreconditionError(
-        f"{name} cannot adopt the rows of {path}: {why}",
-        hint="correct adopt in the table's entry, or take it out: then the table is read from the source",
-    )
+    return PreconditionError(f"{name} cannot adopt the rows of {path}: {why}", hint=_HINT)
+
+
+def _read_errors(name: QualifiedName, path: str) -> AbstractContextManager[None]:
+    return table_errors(f"{name} cannot adopt the rows of {path}", hint=_HINT)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class _Opened(Protocol):
 
 
 def _opened(name: QualifiedName, path: Location, version: str) -> _Opened:
-    with lake_errors(f"{path} cannot be read"):
+    with _read_errors(name, path):
         log = TransactionLog.open(path)
     if log is None:
         return _ParquetFiles.at(name, path, version)
@@ -110,11 +115,12 @@ def _opened(name: QualifiedName, path: Location, version: str) -> _Opened:
             f"version {version or log.version} of {path} is gone, or only Spark can read it",
             hint="have Spark write it to another folder, and name that in adopt",
         )
-    return _DeltaVersion(path, table)
+    return _DeltaVersion(name, path, table)
 
 
 @dataclass(frozen=True)
 class _DeltaVersion:
+    name: QualifiedName
     path: Location
     table: DeltaTable
 
@@ -127,7 +133,7 @@ class _DeltaVersion:
         return pa.schema(self.table.schema().to_arrow())
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with table_errors(f"{self.path} cannot be read"):
+        with _read_errors(self.name, self.path):
             yield from every_row(self.table, names=names)
 
 
@@ -135,6 +141,7 @@ class _DeltaVersion:
 class _ParquetFiles:
     """The Parquet files in a folder and its subfolders; these may be named for values, as ``day=2026-01-31``."""
 
+    name: QualifiedName
     path: Location
     dataset: Any
     version: str
@@ -143,7 +150,7 @@ class _ParquetFiles:
     def at(cls, name: QualifiedName, path: Location, version: str) -> _ParquetFiles:
         filesystem = table_filesystem(path)
         layout = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
-        with table_errors(f"{path} cannot be read"):
+        with _read_errors(name, path):
             below = filesystem.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
             files = sorted((file.path, file.size, file.mtime_ns) for file in below if _holds_rows(file.path))
             if not files:
@@ -153,14 +160,14 @@ class _ParquetFiles:
                 raise LakeError(f"{path} has other files than before", hint="run it again")
             paths = [path for path, _, _ in files]
             dataset = ds.dataset(paths, filesystem=filesystem, format=layout, partitioning="hive")
-        return cls(path, dataset, digest)
+        return cls(name, path, dataset, digest)
 
     @property
     def schema(self) -> pa.Schema:
         return self.dataset.schema
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with table_errors(f"{self.path} cannot be read"):
+        with _read_errors(self.name, self.path):
             yield from self.dataset.to_batches(columns=list(names), batch_readahead=4, fragment_readahead=1)
 
 
