@@ -8,7 +8,7 @@ dates, years before 1 or beyond 9999, NaN in a decimal) is unrepresentable: ``on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +46,19 @@ class Fitted:
 
     values: pa.Array | pa.ChunkedArray
     misfits: pa.Array | pa.ChunkedArray | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[Fitted], to: pa.DataType) -> Fitted:
+        """The values of all parts, one after the other, as ``to``."""
+        values = pa.chunked_array([chunk for each in parts for chunk in _chunks(each.values)], type=to)
+        if all(each.misfits is None for each in parts):
+            return cls(values)
+        texts = (pa.nulls(len(each.values), pa.string()) if each.misfits is None else each.misfits for each in parts)
+        return cls(values, pa.chunked_array([chunk for each in texts for chunk in _chunks(each)], type=pa.string()))
+
+
+def _chunks(values: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return values.chunks if isinstance(values, pa.ChunkedArray) else [values]
 
 
 @dataclass(frozen=True)

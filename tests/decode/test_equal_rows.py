@@ -106,3 +106,12 @@ def test_no_rows() -> None:
     full = DistinctRows.of(some)
     assert full is not None
     assert full.places_of(rows).to_pylist() == []
+
+
+def test_a_hash_does_not_depend_on_where_the_row_lies() -> None:
+    texts = [None if row % 7 == 0 else "x" * (row % 41) + str(row) for row in range(40_000)]
+    rows = pa.table({"v0": pa.array(range(40_000), pa.int64()), "v1": pa.array(texts, pa.string())})
+    cut = pa.concat_tables([rows.slice(0, 9), rows.slice(9, 20_000), rows.slice(20_009)])
+    alone = np.concatenate([row_hashes(rows.slice(first, 1_000)) for first in range(0, 40_000, 1_000)])
+    assert (row_hashes(rows) == alone).all()
+    assert (row_hashes(cut) == alone).all()

@@ -60,11 +60,7 @@ class Spans:
             is_text = self.valid & ~self.binary
             if is_text.any():
                 parts = list(map(_either, parts, self._each(data, is_text, in_text)))
-        values = pa.chunked_array([each.values for each in parts], type=to)
-        if all(each.misfits is None for each in parts):
-            return Fitted(values)
-        texts = (pa.nulls(len(each.values), pa.string()) if each.misfits is None else each.misfits for each in parts)
-        return Fitted(values, pa.chunked_array(texts, type=pa.string()))
+        return Fitted.joined(parts, to)
 
     def _each(self, data: np.ndarray, valid: np.ndarray, cast: Cast) -> list[Fitted]:
         return [cast(chunk) for chunk in gather(data, self.starts, self.lengths, valid).chunks]

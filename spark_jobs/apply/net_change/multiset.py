@@ -44,7 +44,9 @@ def net_copies(ordered: OrderedChanges, written: TableShape, moments: Moments) -
 
     def column(index: int) -> Fitted:
         old = Spans.of(*changes.spans(index, removed, np.ones(len(removed), dtype=bool)))
-        return typed_values(ordered, index, _both(_new_spans(ordered, index, added), old))
+        # each by itself: only the values of one side lie one after the other in the messages
+        sides = [typed_values(ordered, index, side) for side in (_new_spans(ordered, index, added), old)]
+        return Fitted.joined(sides, shape.columns[index].lake_type.arrow)
 
     values = in_threads(column, range(len(shape.columns)), len(changes))
     copies = np.repeat(np.array([1, -1], dtype=np.int64), [len(added), len(removed)])
@@ -62,17 +64,19 @@ def net_copies(ordered: OrderedChanges, written: TableShape, moments: Moments) -
 def summed(rows: pa.Table, noted: tuple[str, ...] = ()) -> pa.Table:
     """One row for each set of equal rows, with the sum of their copies; in the order of their first
     rows; sums of 0 are left out. ``noted``: columns that make no row another one."""
-    names = [name for name in rows.column_names[1:] if name not in noted]
+    names = [name for name in rows.column_names if name not in (COPIES.name, *noted)]
     equal = EqualRows.of(comparable_rows(rows.select(names)))
-    sums = [(COPIES.name, "sum"), *((name, "max") for name in noted)]
-    sets = rows.select([COPIES.name, *noted]).append_column(_SET, pa.array(equal.sets)).group_by(_SET).aggregate(sums)
-    sets = sets.rename_columns([_SET, COPIES.name, *noted]).filter(pc.field(COPIES.name) != 0)
-    firsts = equal.firsts[sets.column(_SET).to_numpy()]
-    in_order = np.argsort(firsts)
-    together, sets = rows.select(names).take(firsts[in_order]), sets.take(in_order)
-    for name in (COPIES.name, *noted):
-        together = together.append_column(name, sets.column(name))
-    return together.select(rows.column_names).cast(rows.schema)
+    sums, copies = np.zeros(len(equal.firsts), dtype=np.int64), np.zeros(rows.num_rows, dtype=np.int64)
+    np.add.at(sums, equal.sets, rows.column(COPIES.name).to_numpy())
+    copies[equal.firsts] = sums
+    columns = {COPIES.name: pa.array(copies)}
+    if noted:
+        greatest = rows.select(noted).append_column(_SET, pa.array(equal.sets)).group_by(_SET)
+        of_sets = greatest.aggregate([(name, "max") for name in noted]).sort_by(_SET)
+        columns |= {name: of_sets.column(f"{name}_max").take(pa.array(equal.sets)) for name in noted}
+    for name, values in columns.items():
+        rows = rows.set_column(rows.column_names.index(name), rows.schema.field(name), values)
+    return rows.filter(pa.array(copies != 0))
 
 
 def _require_old_rows(ordered: OrderedChanges, removed: np.ndarray) -> None:
@@ -100,19 +104,3 @@ def _new_spans(ordered: OrderedChanges, index: int, slots: np.ndarray) -> Spans:
             hint=new_snapshot(ordered.shape.name),
         )
     return Spans.of(*changes.spans(index, slots, unchanged))
-
-
-def _both(first: Spans, second: Spans) -> Spans:
-    binary = None
-    if first.binary is not None or second.binary is not None:
-        binary = np.concatenate([_binary(first), _binary(second)])
-    return Spans(
-        np.concatenate([first.starts, second.starts]),
-        np.concatenate([first.lengths, second.lengths]),
-        np.concatenate([first.valid, second.valid]),
-        binary,
-    )
-
-
-def _binary(spans: Spans) -> np.ndarray:
-    return np.zeros(len(spans.valid), dtype=bool) if spans.binary is None else spans.binary
