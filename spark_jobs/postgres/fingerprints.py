@@ -109,6 +109,7 @@ WITH RECURSIVE asked AS (
   SELECT w.relid, w.nspname, w.relname, jsonb_build_array(w.relid::bigint, w.nspname, w.relname,
     coalesce(e.entries, '') || w.note, coalesce(e.by_name, false),
     (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, a.attname, a.atttypid::bigint, a.atttypmod)
+          || CASE a.attgenerated WHEN '' THEN '[]' ELSE '["s"]'::jsonb END
         ORDER BY a.attnum), '[]') FROM pg_catalog.pg_attribute a
      WHERE a.attrelid = w.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', 's'){listed}),
     p.parts,

@@ -24,12 +24,14 @@ _KEYS = 2  # fields of keys after those; any beyond them are bounds
 
 @dataclass(frozen=True)
 class FingerprintColumn:
-    """One column that is not dropped, as ``pg_attribute`` has it."""
+    """One column that is not dropped, as ``pg_attribute`` has it. ``attgenerated`` is 's' for a stored generated one;
+    older logs do not say so."""
 
     attnum: int
     attname: str
     atttypid: int
     atttypmod: int
+    attgenerated: str = ""
 
 
 @dataclass(frozen=True)

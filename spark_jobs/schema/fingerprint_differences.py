@@ -66,7 +66,7 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     followed = {change.attnum for change in widened}
     reasons = [*_membership(before, after), *_type_changes(before, after, followed), *_types(before, after)]
     reasons += filter(None, [why_masked_otherwise(before.mask_word, after.mask_word)])
-    reasons += _names_taken_over(before, after)
+    reasons += [*_names_taken_over(before, after), *_no_longer_generated(before, after)]
     moved: list[MovedFile] = []
     known = {part.relid: part for part in before.parts}
     if not _keeps_missing_values(known, after):
@@ -178,6 +178,16 @@ def _names_taken_over(before: Fingerprint, after: Fingerprint) -> list[str]:
         # columns are sent in the order of their numbers: one between the two shows which of them it is
         if late.attname != old.attname and not any(old.attnum < number < late.attnum for number in now & then)
         if _hold_alike(old, late) and _is_later(altered.get(late.attnum), altered.get(old.attnum))
+    ]
+
+
+def _no_longer_generated(before: Fingerprint, after: Fingerprint) -> list[str]:
+    """Columns that keep their values, and are sent from now on, after DROP EXPRESSION."""
+    generated = {column.attnum for column in before.columns if column.attgenerated}
+    return [
+        f"column {column.attname} is no longer generated"
+        for column in after.columns
+        if column.attnum in generated and not column.attgenerated
     ]
 
 

@@ -81,6 +81,15 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "parted",
         "column c was added",
     ),
+    "an expression dropped: the column is sent from then on": (
+        (
+            "ALTER TABLE narrow ADD g int GENERATED ALWAYS AS (n * 2) STORED",
+            "-- captured again",
+            "ALTER TABLE narrow ALTER g DROP EXPRESSION",
+        ),
+        "narrow",
+        "column g is no longer generated",
+    ),
     "a key dropped while rows come whole, and made again": (
         (
             "ALTER TABLE whole DROP CONSTRAINT whole_pkey",

@@ -80,6 +80,12 @@ READ_AGAIN = {
         ),
         "column b was added; it was rewritten by DDL",
     ),
+    "expression_dropped": Altered(
+        "a int, b int GENERATED ALWAYS AS (a * 2) STORED",
+        "g",
+        ("ALTER TABLE {t} ALTER b DROP EXPRESSION", "UPDATE {t} SET b = 7 WHERE id = 2"),
+        "column b is no longer generated",
+    ),
     "moods": Altered(
         "a mood",
         "'good'::mood",
