@@ -25,7 +25,7 @@ from spark_jobs.postgres.fingerprints import (
     transaction_horizon,
 )
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.fingerprint import Fingerprint, FingerprintPart
 from spark_jobs.schema.fingerprint_differences import Differences, differences
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.tables.followed_tables import looked_at_names, watched_tables
@@ -82,6 +82,17 @@ class CatalogueLook:
     def parts_before(self) -> frozenset[int]:
         """The followed tables and their partitions in the look before, if anything has changed since."""
         return frozenset(part.relid for fingerprint in self.before for part in fingerprint.parts)
+
+    @property
+    def new_partitions(self) -> tuple[tuple[int, FingerprintPart], ...]:
+        """Those that the look before did not show, of tables that it showed; each with its table's relid."""
+        known = {fingerprint.relid: {part.relid for part in fingerprint.parts} for fingerprint in self.before}
+        return tuple(
+            (fingerprint.relid, part)
+            for fingerprint in self.fingerprints
+            for part in fingerprint.parts
+            if part.relid not in known.get(fingerprint.relid, {part.relid})
+        )
 
     def note_reasons(self, reasons: Mapping[int, tuple[str, ...]], *, shown: bool = True) -> None:
         """Note why rows of these tables, by relid, may differ by what the window holds. ``shown``: so that the

@@ -3,18 +3,24 @@
 Changes of a partitioned table are sent under the root's name, with the root's Relation message; the catalogue says
 which old values the leaves send. If a leaf had another replica identity for a time, a changed key may have been sent
 without the old key, and an old row without its values. If it was a partition only for a time, its rows went without a
-word. The catalogue may keep no trace of either, but pgoutput announces the leaf, too.
+word. The catalogue may keep no trace of either, but pgoutput announces the leaf, too. Where lines name it instead, what
+was dropped and created again between two looks is taken for one table.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.postgres.catalogue import relids_below
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.schema.fingerprint import FingerprintPart, is_later
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.relation_version import relation_of
 
@@ -55,6 +61,23 @@ def partitions_for_a_time(
                 name = QualifiedName(leaf.nspname, leaf.relname)
                 reasons.setdefault(root.relid, {})[f"{name} was a partition for a time"] = None
     return {relid: tuple(each) for relid, each in reasons.items()}
+
+
+def partitions_of_a_name(
+    new: Iterable[tuple[int, FingerprintPart]], batch: pa.RecordBatch
+) -> dict[int, tuple[str, ...]]:
+    """By relid of a followed table, why rows may be gone: ``batch`` has lines about a partition of this name from a
+    transaction that is older than the partition. ``new``: the partitions that no look before has shown, each with the
+    followed table's relid. (A line of an older transaction that wrote late costs a snapshot, no more.)"""
+    reasons: dict[int, tuple[str, ...]] = {}
+    for relid, part in new:
+        names = (re.escape(name.replace('"', '""')) for name in (part.name.nspname, part.name.relname))
+        line = r'^table "?{}"?\."?{}"?: '.format(*names)
+        of_name = pc.and_(pc.equal(batch.column("relid"), relid), pc.match_substring_regex(batch.column("data"), line))
+        xids = batch.filter(of_name).column("xid").to_pylist()
+        if any(is_later(part.attached, than=xid) for xid in xids):
+            reasons[relid] = (*reasons.get(relid, ()), f"partition {part.name} was dropped, and another has its name")
+    return reasons
 
 
 def _names(relation: Relation) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_jobs.capture.catalogue_look import CatalogueLook
-from spark_jobs.capture.leaf_announcements import identities_for_a_time, partitions_for_a_time
+from spark_jobs.capture.leaf_announcements import identities_for_a_time, partitions_for_a_time, partitions_of_a_name
 from spark_jobs.capture.masked_tables import MaskedTables, masked_alike
 from spark_jobs.capture.period_ends import PeriodEnds
 from spark_jobs.capture.plugin import WindowReader
@@ -45,10 +45,13 @@ class WindowLanding:
             yield catalogue_rows(self.ordinal, self.window.lo, look.fingerprints)
         if look.facts:
             yield changed_facts_rows(self.ordinal, self.window.hi, masked_alike(look.facts, self.tables))
+        new = () if self.session.pipeline.source.has_publications else look.new_partitions
         for batch in reader.rows(batches):
             if self.periods is not None:
                 self.periods.look_at(batch)
             look.note_truncates(batch)
+            if new:
+                look.note_reasons(partitions_of_a_name(new, batch))
             yield batch
             on_batch(reader.messages)
         if look.is_truncated_by_others:

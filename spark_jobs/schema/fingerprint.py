@@ -180,6 +180,11 @@ class Fingerprint:
         return tuple(part for part in self.parts if part.partition_key is None)
 
 
+def is_later(xid: int, than: int) -> bool:
+    """Of two transactions that altered one table, and so waited for one another. Their numbers wrap around."""
+    return 0 < (xid - than) % (1 << 32) < 1 << 31
+
+
 def _part(values: list[Any]) -> FingerprintPart:
     """One part from its JSON fields. Logs of older versions lack the keys or the bounds."""
     relid, nspname, relname, *fields = values

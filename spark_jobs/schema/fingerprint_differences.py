@@ -9,7 +9,7 @@ from typing import Literal
 
 from spark_jobs.options.table_mask import why_masked_otherwise
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.fingerprint import Fingerprint, FingerprintColumn, FingerprintPart
+from spark_jobs.schema.fingerprint import Fingerprint, FingerprintColumn, FingerprintPart, is_later
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeType, is_widened, lake_type
 from spark_jobs.schema.partition_bounds import Region, outermost
 
@@ -177,7 +177,7 @@ def _names_taken_over(before: Fingerprint, after: Fingerprint) -> list[str]:
         for old in dropped
         # columns are sent in the order of their numbers: one between the two shows which of them it is
         if late.attname != old.attname and not any(old.attnum < number < late.attnum for number in now & then)
-        if _hold_alike(old, late) and _is_later(altered.get(late.attnum), altered.get(old.attnum))
+        if _hold_alike(old, late) and _may_be_later(altered.get(late.attnum), altered.get(old.attnum))
     ]
 
 
@@ -198,9 +198,8 @@ def _altered(of: Fingerprint) -> dict[int, int]:
     return {int(attnum): int(xmin) for attnum, xmin in pairs}
 
 
-def _is_later(xid: int | None, than: int | None) -> bool:
-    """Of two transactions that altered one table, and so waited for one another. Their numbers wrap around."""
-    return xid is None or than is None or 0 < (xid - than) % (1 << 32) < 1 << 31
+def _may_be_later(xid: int | None, than: int | None) -> bool:
+    return xid is None or than is None or is_later(xid, than)
 
 
 def _hold_alike(old: FingerprintColumn, new: FingerprintColumn) -> bool:

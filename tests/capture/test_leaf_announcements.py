@@ -98,6 +98,21 @@ def test_a_leaf_for_a_moment(database: Database, tmp_path: Path, what: str, sour
     assert sync(pipeline, no_spark).snapshots == ()
 
 
+@pytest.mark.parametrize("name", ["more", '"Select ""it"""'])
+@pytest.mark.parametrize("is_another", [True, False], ids=["another", "one"])
+def test_lines_of_two_leaves_of_one_name(database: Database, tmp_path: Path, name: str, *, is_another: bool) -> None:
+    """``test_decoding`` names leaves: a second one would be taken for the first."""
+    database.execute(*MADE)
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.root", plugin="test_decoding")
+    synced_without_spark(pipeline)
+    made, dropped = (statement.replace("more", name) for statement in (MORE, DROP))
+    first = (made, "INSERT INTO root VALUES (1500, 'gone')", dropped) if is_another else ()
+    database.execute(*first, made, "INSERT INTO root VALUES (1501, 'stays')")
+    assert [again.reason != "" for again in sync(pipeline, no_spark).snapshots] == [True] * is_another
+    assert verify(pipeline, no_spark).problems == ()
+    assert sync(pipeline, no_spark).snapshots == ()
+
+
 @pytest.mark.parametrize(
     ("statements", "rows"),
     [((MORE, WRITE, "TRUNCATE more"), 0), ((MORE, WRITE, "TRUNCATE more", WRITE.replace("(3", "(11")), 1)],
