@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 from psycopg import sql
 
 from spark_jobs.postgres.connection import Connection, source_errors
@@ -21,6 +22,8 @@ _OF_USERS = f"""c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND c.relp
 _SAMPLE_BYTES = 64 << 20
 _LEAST_BYTES = 1 << 20
 _LONGEST = 1.0  # seconds
+_LOCKED_FOR = "1s"
+_UNREAD = "the sizes of the tables could not be read"
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,23 @@ class TableSize:
 
 
 def table_sizes(connection: Connection, names: Collection[QualifiedName]) -> dict[QualifiedName, TableSize]:
-    """By table; those that do not exist are left out. Raises SourceError."""
+    """By table; those that do not exist are left out, and all of them while one is being altered: no snapshot is
+    exported before that has ended, and whoever asks for one is told what it waits for. Raises SourceError."""
     parameters = [[name.nspname for name in names], [name.relname for name in names]]
-    return {size.name: size for size in _sizes(connection, _NAMED, parameters)}
+    with source_errors(_UNREAD):
+        try:
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{_LOCKED_FOR}'")
+                return {size.name: size for size in _sizes(connection, _NAMED, parameters)}
+        except psycopg.errors.LockNotAvailable:
+            return {}
 
 
 def user_tables(connection: Connection) -> tuple[TableSize, ...]:
     """Every table that is not PostgreSQL's own, ordered by name, whatever the role may do with it. Raises
     SourceError."""
-    return _sizes(connection, _OF_USERS)
+    with source_errors(_UNREAD):
+        return _sizes(connection, _OF_USERS)
 
 
 def _sizes(connection: Connection, which: str, parameters: Sequence[Any] = ()) -> tuple[TableSize, ...]:
@@ -61,8 +72,7 @@ JOIN pg_catalog.pg_class c ON c.oid = t.root JOIN pg_catalog.pg_namespace n ON n
 JOIN pg_catalog.pg_class m ON m.oid = t.member JOIN pg_catalog.pg_namespace mn ON mn.oid = m.relnamespace
 GROUP BY n.nspname, c.relname, c.relkind ORDER BY n.nspname, c.relname
 """  # noqa: S608  # constants
-    with source_errors("the sizes of the tables could not be read"):
-        rows = connection.execute(query, parameters).fetchall()
+    rows = connection.execute(query, parameters).fetchall()
     return tuple(
         TableSize(QualifiedName(nspname, relname), size, count, QualifiedName(*part[0]), is_foreign)
         for nspname, relname, size, count, part, is_foreign in rows

@@ -137,6 +137,23 @@ def test_all_that_wait_are_named(spark: SparkSession, database: Database, shop: 
     assert_equal(spark, shop, ITEMS)
 
 
+def test_a_table_that_is_being_altered_waits_as_any_other(
+    spark: SparkSession, database: Database, shop: Pipeline
+) -> None:
+    """Its lock would hold up whatever looks at the table itself."""
+    database.execute(REWRITE, "UPDATE items SET sku = 'first'")
+    with database.connect() as session, session.transaction():
+        session.execute("ALTER TABLE orders ADD b int")
+        report = hurried(spark, shop)
+        if not report.waiting:  # the server has written WAL of its own at the look: then the next window tells
+            report = hurried(spark, shop)
+        assert report.errors == ()
+        assert [table.name for table in report.waiting] == [ORDERS]
+        assert_equal(spark, shop, ITEMS)
+    assert set(read_again(synced(spark, shop))) == {"orders"}
+    assert_equal(spark, shop, ORDERS, ITEMS)
+
+
 def test_windows_that_are_landed_while_a_snapshot_waits_are_not_taken_for_what_it_shows(
     spark: SparkSession, database: Database, shop: Pipeline
 ) -> None:
