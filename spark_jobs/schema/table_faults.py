@@ -13,7 +13,7 @@ from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.chosen_types import chosen_lake_type, possible_types
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.relation_facts import ColumnFacts, RelationFacts
-from spark_jobs.schema.reserved_columns import NAME_REMEDY, name_fault
+from spark_jobs.schema.reserved_columns import name_fault, name_remedy
 from spark_jobs.schema.wire_type import unreadable_in_binary
 
 NO_COLUMNS_REMEDY = (
@@ -52,7 +52,7 @@ def table_faults(
         remedy = "give it a replica identity by a unique index without generated columns"
         yield _fault(facts.name, f"has a generated column in its key: {', '.join(generated)}", remedy)
     if names := name_fault(followed):
-        yield _fault(facts.name, f"has {names}", NAME_REMEDY.format(table=facts.name))
+        yield _fault(facts.name, f"has {names}", name_remedy(followed))
     if binary and (fault := binary_fault(followed)):
         yield fault
     if fault := mode_fault(facts, sent, form):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from spark_jobs.schema.reserved_columns import columns_alike, reserved_columns
+from spark_jobs.schema.reserved_columns import columns_alike, name_fault, name_remedy, reserved_columns
+from tests.schema.relation_facts import FACTS, column
 
 
 def test_reserved_in_any_case() -> None:
@@ -30,3 +33,15 @@ def test_a_letter_that_lower_case_makes_two() -> None:
 @pytest.mark.parametrize("names", [("ß", "ss", "SZ"), ("é", "e"), ("a b", "ab")])
 def test_not_alike(names: tuple[str, ...]) -> None:
     assert columns_alike(names) == ()
+
+
+@pytest.mark.parametrize("names", [("id", "ID", "id_2", "Id"), ("_metadata", "_METADATA"), ("é" * 31, "É" * 31)])
+def test_a_table_is_followed_once_its_columns_are_renamed(names: tuple[str, ...]) -> None:
+    facts = replace(FACTS, columns=tuple(column(number, name, 25, 25) for number, name in enumerate(names)))
+    assert name_fault(facts)
+    renamed = list(names)
+    for statement in name_remedy(facts).partition(", or take")[0].split("; "):
+        old, new = (word.strip('"') for word in statement.partition("COLUMN ")[2].split(" TO "))
+        assert len(new.encode()) <= 63
+        renamed[renamed.index(old)] = new
+    assert not name_fault(replace(facts, columns=tuple(column(*each, 25, 25) for each in enumerate(renamed))))

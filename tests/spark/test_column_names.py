@@ -154,9 +154,9 @@ def test_other_names_are_refused_before_the_snapshot_and_hold_nobody_back(
     )
     report = sync(item.pipeline, lambda: spark)
     uses, alike = "whose names Delta Lake uses itself", "whose names differ only in case, which is one name to Spark"
-    assert {str(error) for error in report.errors} == {
+    assert {str(error).partition(" RENAME COLUMN ")[0] for error in report.errors} == {
         f"table public.{table} has columns {f'{alike}: id, Id' if name == 'Id' else f'{uses}: {name}'}:"
-        f" ALTER TABLE public.{table} RENAME COLUMN ... TO ..., or take the table out of tables:"
+        f" ALTER TABLE public.{table}"
         for table, name in REFUSED.items()
     }
     assert report.snapshots == ()
@@ -164,7 +164,7 @@ def test_other_names_are_refused_before_the_snapshot_and_hold_nobody_back(
     told = doctor_says(item)
     assert [what for what, found in told if "names" in found] == sorted(f"public.{table}" for table in REFUSED)
 
-    database.execute(*(f'ALTER TABLE {table} RENAME "{name}" TO good' for table, name in REFUSED.items()))
+    database.execute(*(error.hint.partition(", or take")[0] for error in report.errors))
     assert sync(item.pipeline, lambda: spark).errors == ()
     replace(item, names=tuple(QualifiedName("public", table) for table in ("item", *REFUSED))).assert_equal()
     assert not [what for what, found in doctor_says(item) if "names" in found]
