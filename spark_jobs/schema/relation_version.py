@@ -99,9 +99,14 @@ def _places(
 ) -> tuple[int | None, ...] | None:
     at = {number: place for place, number in enumerate(numbers)}
     places = tuple(at.get(column.attnum) for column in shape.columns)
+    not_there = False
     for place, column in zip(places, shape.columns, strict=True):
         if place is None and column.attnum not in added and not column.dropped:
             return None
+        # numbers are given in order: an added column that is there has all before it there, one of which had its name
+        if place is not None and not_there:
+            return None
+        not_there = not_there or (place is None and not column.dropped)
         if place is not None and not _means(relation.columns[place], KnownType(column.lake_type, column.atttypid)):
             return None
     return places

@@ -41,6 +41,14 @@ def test_a_column_added_since_has_no_place() -> None:
     assert RelationVersion.of(old, shape(id=1, a=2, b=3)).places is None, "what its rows hold is not known"
 
 
+def test_the_name_of_an_added_column_that_another_has_now() -> None:
+    """ADD a; a row; RENAME a TO b; ADD a: the row has the first one's value."""
+    now = shape(id=1, v=2, b=3, a=4)
+    assert RelationVersion.of(message("id", "v", "a"), now, added={3, 4}).places is None
+    assert RelationVersion.of(message("id", "v", "b"), now, added={3, 4}).places == (0, 1, 2, None)
+    assert RelationVersion.of(message("id", "v"), now, added={3, 4}).places == (0, 1, None, None)
+
+
 def test_a_column_dropped_since_is_left_out() -> None:
     old = message("id", "gone", "a")
     assert RelationVersion.of(old, shape(id=1, a=3), [known(id=1, gone=2, a=3)]).places == (0, 2)

@@ -133,6 +133,12 @@ READ_AGAIN: dict[str, tuple[str, ...]] = {
         "UPDATE {t} SET z = 'after' WHERE id IN (3, 5)",
         "ALTER TABLE {t} RENAME z TO d",
     ),
+    "name_handed_to_another": (
+        "ALTER TABLE {t} ADD d text DEFAULT 'd'",
+        "UPDATE {t} SET d = 'before' WHERE id < 4",
+        "ALTER TABLE {t} RENAME d TO e",
+        "ALTER TABLE {t} ADD d text DEFAULT 'later'",
+    ),
     "seen_between": (
         "ALTER TABLE {t} RENAME a TO x",
         "UPDATE {t} SET x = 'between' WHERE id < 4",
