@@ -24,7 +24,7 @@ from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.apply.staging import staging_folder
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.change_counts import NO_CHANGES
-from spark_jobs.decode.equal_rows import DistinctRows
+from spark_jobs.decode.close_integers import by_key
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.schema.column_changes import DeltaColumn
@@ -155,10 +155,10 @@ class _Whole:
         self.regions.require_unaltered()
         keys = rows.select(self._key_names)
         table_keys = table_keys.rename_columns(self._key_names).cast(keys.schema).filter(inside)
-        by_key = DistinctRows.of(comparable_keys(keys))
-        if by_key is None:  # a key is in the source twice: Spark says so
+        found = by_key(comparable_keys(keys))
+        if found is None:  # a key is in the source twice: Spark says so
             return None
-        is_gone = pc.is_null(by_key.places_of(comparable_keys(table_keys)))
+        is_gone = pc.is_null(found.places_of(comparable_keys(table_keys)))
         written = rows_of_snapshot(rows, self.work.state.generation.form, self._moment).rename_columns(self._names)
         parts = [self._changes(written, UPSERT), self._changes(table_keys.filter(is_gone), DELETE)]
         if self.net is not None and self.net.in_memory is not None:

@@ -12,7 +12,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.decode.equal_rows import DistinctRows
+from spark_jobs.decode.close_integers import by_key
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.net_columns import NetColumns, old_key, unchanged, value
@@ -79,8 +79,8 @@ def _found(
     within = () if key_range is None else (in_range(shape, key_range),)
     table_rows = rows_of_table(opened.table, " AND ".join((live_rows(columns.mode) or "true", *within)))
     known = table_rows.select([shape.columns[place].name for place in shape.key_indices]).rename_columns(keys)
-    by_key = DistinctRows.of(comparable_keys(known.cast(keys_to_find.schema)))
-    return None if by_key is None else (table_rows, by_key.places_of(comparable_keys(keys_to_find)))
+    found = by_key(comparable_keys(known.cast(keys_to_find.schema)))
+    return None if found is None else (table_rows, found.places_of(comparable_keys(keys_to_find)))
 
 
 def key_before(columns: NetColumns, rows: pa.Table, place: int) -> pa.ChunkedArray:
