@@ -94,13 +94,14 @@ class CatalogueLook:
             if part.relid not in known.get(fingerprint.relid, {part.relid})
         )
 
-    def note_reasons(self, reasons: Mapping[int, tuple[str, ...]], *, shown: bool = True) -> None:
+    def note_reasons(self, reasons: Iterable[tuple[int, str]], *, shown: bool = True) -> None:
         """Note why rows of these tables, by relid, may differ by what the window holds. ``shown``: so that the
         fingerprint of a snapshot tells whether it was taken since."""
-        for name, (relid, word) in self.words.items():
-            if relid in reasons:
-                known = word if shown else ""
-                self._noted.append(TableChanged(relid, name.nspname, name.relname, known, reasons[relid]))
+        followed = {relid: (name, word) for name, (relid, word) in self.words.items()}
+        for relid, reason in reasons:
+            if relid in followed:
+                name, word = followed[relid]
+                self._noted.append(TableChanged(relid, name.nspname, name.relname, word if shown else "", (reason,)))
 
     def note_truncates(self, batch: pa.RecordBatch) -> None:
         """Note the TRUNCATEs in these rows: they explain why a table has a new file."""

@@ -10,74 +10,65 @@ was dropped and created again between two looks is taken for one table.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.postgres.catalogue import relids_below
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import FingerprintPart, is_later
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.schema.relation_version import relation_of
 
 
 def identities_for_a_time(
-    control: Connection, followed: Iterable[int], relations: Iterable[RelationSeen], facts: Iterable[RelationFacts]
-) -> dict[int, tuple[str, ...]]:
-    """By relid of a followed table, why its rows may differ. ``relations``: what the window announced; ``facts``: of
-    these relations, as they are now. Asks the source only if an identity is another one now. Raises SourceError."""
+    control: Connection, followed: Iterable[int], announced: Iterable[Relation], facts: Iterable[RelationFacts]
+) -> Iterator[tuple[int, str]]:
+    """Relids of followed tables, each with why its rows may differ. ``announced``: by the window; ``facts``: of these
+    relations, as they are now. Asks the source only if an identity is another one now. Raises SourceError."""
     now = {each.relid: each for each in facts}
-    announced = filter(None, (relation_of(relation.message) for relation in relations))
     others = [relation for relation in announced if _is_another(relation, now)]
     below = relids_below(control, tuple(followed)) if others else {}
-    reasons: dict[int, dict[str, None]] = {}
     for leaf in others:
         root = now.get(below.get(leaf.relid, 0))
         if root is not None and _is_unknown(leaf, root):
-            name = QualifiedName(leaf.nspname, leaf.relname)
-            reasons.setdefault(root.relid, {})[f"the replica identity of {name} was another for a time"] = None
-    return {relid: tuple(each) for relid, each in reasons.items()}
+            yield root.relid, f"the replica identity of {_name(leaf)} was another for a time"
 
 
 def partitions_for_a_time(
-    control: Connection, relations: Sequence[RelationSeen], changed: Collection[int], known: Collection[int]
-) -> dict[int, tuple[str, ...]]:
-    """By relid, of all that the window announced and has changes of, why rows may be gone: a partition was written, and
-    is none now. Its changes were sent under the name of a table with the same columns. ``relations``: what the window
-    announced; ``changed``: the relations that it has changes of; ``known``: partitions of which a look knows more, and
-    what has had changes of its own. Raises SourceError.
-    """
-    announced = [*filter(None, (relation_of(relation.message) for relation in relations))]
+    control: Connection, announced: Sequence[Relation], changed: Collection[int], known: Collection[int]
+) -> Iterator[tuple[int, str]]:
+    """Relids of what the window has announced and has changes of, each with why rows may be gone: a partition was
+    written, and is none now. Its changes were sent under the name of a table with the same columns. ``changed``: the
+    relations that the window has changes of; ``known``: partitions of which a look knows more, and what has had changes
+    of its own. Raises SourceError."""
     leaves = [relation for relation in announced if relation.relid not in {*changed, *known}]
     below = relids_below(control, [relation.relid for relation in announced]) if leaves else {}
-    reasons: dict[int, dict[str, None]] = {}
     for leaf in leaves:
         for root in announced if leaf.relid not in below else ():
             if root.relid in changed and _names(root) == _names(leaf):
-                name = QualifiedName(leaf.nspname, leaf.relname)
-                reasons.setdefault(root.relid, {})[f"{name} was a partition for a time"] = None
-    return {relid: tuple(each) for relid, each in reasons.items()}
+                yield root.relid, f"{_name(leaf)} was a partition for a time"
+
+
+def _name(relation: Relation) -> QualifiedName:
+    return QualifiedName(relation.nspname, relation.relname)
 
 
 def partitions_of_a_name(
     new: Iterable[tuple[int, FingerprintPart]], batch: pa.RecordBatch
-) -> dict[int, tuple[str, ...]]:
-    """By relid of a followed table, why rows may be gone: ``batch`` has lines about a partition of this name from a
-    transaction that is older than the partition. ``new``: the partitions that no look before has shown, each with the
-    followed table's relid. (A line of an older transaction that wrote late costs a snapshot, no more.)"""
-    reasons: dict[int, tuple[str, ...]] = {}
+) -> Iterator[tuple[int, str]]:
+    """Relids of followed tables, each with why rows may be gone: ``batch`` has lines about a partition of this name
+    from a transaction that is older than the partition. ``new``: the partitions that no look before has shown, each
+    with the followed table's relid. (A line of an older transaction that wrote late costs a snapshot, no more.)"""
     for relid, part in new:
         names = (re.escape(name.replace('"', '""')) for name in (part.name.nspname, part.name.relname))
         line = r'^table "?{}"?\."?{}"?: '.format(*names)
         of_name = pc.and_(pc.equal(batch.column("relid"), relid), pc.match_substring_regex(batch.column("data"), line))
-        xids = batch.filter(of_name).column("xid").to_pylist()
+        xids = batch.filter(of_name).column("xid").unique().to_pylist()
         if any(is_later(part.attached, than=xid) for xid in xids):
-            reasons[relid] = (*reasons.get(relid, ()), f"partition {part.name} was dropped, and another has its name")
-    return reasons
+            yield relid, f"partition {part.name} was dropped, and another has its name"
 
 
 def _names(relation: Relation) -> set[str]:

@@ -19,6 +19,7 @@ from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.schema.relation_version import relation_of
 from spark_jobs.tables.followed_tables import followed_lines
 
 
@@ -68,11 +69,11 @@ class WindowLanding:
         relations = [*self.announced.values(), *self.reader.relations]
         relids = sorted({relation.relid for relation in relations})
         facts = relation_facts(control, relids=relids, keys=pipeline.declared_keys, masks=pipeline.masks)
-        self.look.note_reasons(identities_for_a_time(control, self.look.relids, relations, facts))
+        announced = [*filter(None, (relation_of(relation.message) for relation in relations))]
+        self.look.note_reasons(identities_for_a_time(control, self.look.relids, announced, facts))
         changed = {counts.relid for counts in self.reader.relation_counts()}
         known = {*self.changed, *self.look.parts_before}
-        gone = partitions_for_a_time(control, relations, changed, known)
-        self.look.note_reasons(gone, shown=False)
+        self.look.note_reasons(partitions_for_a_time(control, announced, changed, known), shown=False)
         return facts_rows(self.ordinal, self.reader.relations, masked_alike(facts, self.tables))
 
     def marker(self) -> WindowMarker:
