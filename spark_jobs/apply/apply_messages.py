@@ -143,7 +143,7 @@ def _append(work: TableRange, batches: Iterable[pa.RecordBatch]) -> int:
         # through the handle that was checked above: a commit of this application in between makes the append fail
         append(opened.table, path, batches, MESSAGES_LAYOUT, commit)
     with table_errors(f"{path} cannot be read"):
-        opened.handle.update_incremental()
-        version = int(opened.handle.version())
+        opened.table.update_incremental()
+        version = int(opened.table.version())
         keep_written(opened, commit)
     return version

@@ -24,7 +24,6 @@ from deltalake.transaction import AddAction, RemoveAction
 from spark_jobs.delta.append import FilesMode, commit_files, is_clean_up_due
 from spark_jobs.delta.checkpoints import Checkpoints, write_checkpoint_if_due
 from spark_jobs.delta.commit import COMMIT_ID, KnownCommit, Transaction, time_now
-from spark_jobs.delta.file_list import files_after
 from spark_jobs.delta.files import REACHABLE
 from spark_jobs.delta.own_commit import add_action, commit_info, remove_action, write_commit
 from spark_jobs.delta.table import open_table, overtaken, table_errors
@@ -34,43 +33,27 @@ from spark_jobs.storage import Location, Recent
 
 @dataclass(frozen=True)
 class TableToWrite:
-    """A table at the version of ``log``. ``is_kept``: this process has written it before. ``handle`` is open at that
-    version; or, if the ``known_files`` are those of that version, at one before further commits of ``commit_next``,
-    which change neither columns nor properties nor features."""
+    """``table`` is open at the version of ``log``. ``is_kept``: this process has written it before."""
 
     path: Location
-    handle: DeltaTable
+    table: DeltaTable
     log: TransactionLog
     is_kept: bool = False
-    known_files: pa.Table | None = None
-
-    @property
-    def table(self) -> DeltaTable:
-        """Open at the version of ``log``. Raises LakeError; OvertakenError if somebody has committed since."""
-        if self.handle.version() < self.log.version:
-            with table_errors(f"{self.path} cannot be read"):
-                self.handle.update_incremental()
-        if self.handle.version() != self.log.version:
-            raise overtaken(self.path)
-        return self.handle
 
     @cached_property
     def files(self) -> pa.Table:
         """The files of that version with their sizes and statistics. Ask before a commit through ``table``."""
-        if self.known_files is not None:
-            return self.known_files
         return pa.table(self.table.get_add_actions(flatten=True))
 
 
 @dataclass(frozen=True)
 class _Written:
-    """This process, or Spark for it, has made the ``commit``. ``handle`` is open at its version, or at an earlier one.
-    ``files``: those of its version if they are known, as in ``TableToWrite``; ``count``: how many there are."""
+    """This process, or Spark for it, has made the ``commit``. ``table`` is open at its version, or at an earlier one;
+    ``files``: how many it has there."""
 
-    handle: DeltaTable
+    table: DeltaTable
     commit: KnownCommit
-    count: int
-    files: pa.Table | None
+    files: int
 
     def in_log(self, log: TransactionLog) -> TransactionLog | None:
         """``log`` with that commit already read; None if the table does not have it any more."""
@@ -86,7 +69,7 @@ class WrittenTables(Recent[_Written]):
     most_files: ClassVar[int] = 50_000
 
     def is_too_much(self, values: OrderedDict[str, _Written]) -> bool:
-        return super().is_too_much(values) or sum(each.count for each in values.values()) > self.most_files
+        return super().is_too_much(values) or sum(each.files for each in values.values()) > self.most_files
 
 
 def open_to_write(
@@ -103,23 +86,16 @@ def open_to_write(
         with table_errors(f"{what} cannot be read", hint=hint):
             new_log = TransactionLog.open(path) if newest is None else TransactionLog.of_version(path, newest)
             if new_log is not None and (log := kept.in_log(new_log)):
-                return _kept_open(path, kept, log)
+                if log.version > kept.table.version():
+                    kept.table.update_incremental()
+                version = int(kept.table.version())
+                write_checkpoint_if_due(path, kept.table, version, at_once=False)
+                return TableToWrite(path, kept.table, log.at(version), is_kept=True)
     table = open_table(path, what, hint=hint)
     if table is None:
         return None
     with table_errors(f"{what} cannot be read", hint=hint):
         return TableToWrite(path, table, TransactionLog.of_version(path, int(table.version())))
-
-
-def _kept_open(path: Location, kept: _Written, log: TransactionLog) -> TableToWrite:
-    """``log``: which has the commit of ``kept``."""
-    handle, files = kept.handle, kept.files if log.version == kept.commit.version else None
-    if files is None and log.version > handle.version():
-        handle.update_incremental()
-    write_checkpoint_if_due(path, handle, max(log.version, int(handle.version())), at_once=False)
-    if files is not None and handle.version() < log.version:
-        return TableToWrite(path, handle, log, is_kept=True, known_files=files)
-    return TableToWrite(path, handle, log.at(int(handle.version())), is_kept=True)
 
 
 def commit_properties(
@@ -152,7 +128,7 @@ def commit_next(
     which it cleans up the log, those that the table may refuse, and those that remove files with deletion vectors.
     Raises LakeError, OvertakenError if there is such a version, and what ``deltalake`` raises.
     """
-    appends_only = opened.handle.metadata().configuration.get("delta.appendOnly") == "true"
+    appends_only = opened.table.metadata().configuration.get("delta.appendOnly") == "true"
     if mode == "overwrite" or appends_only or is_clean_up_due(commit):
         commit_files(opened.table, files, mode, schema, commit)
         keep_written(opened, commit)
@@ -164,10 +140,9 @@ def commit_next(
     actions = (remove_action(file) if isinstance(file, RemoveAction) else add_action(file) for file in files)
     parameters = {"mode": "Append", "partitionBy": "[]"}
     information = commit_info("WRITE", parameters, **(commit.custom_metadata or {}))
-    known = files_after(opened.files, files)
     if not write_commit(opened.path, opened.log.version + 1, (information, *transactions, *actions)):
         raise overtaken(opened.path)
-    keep_written(opened, commit, known)
+    keep_written(opened, commit)
 
 
 def id_of(commit: CommitProperties) -> str:
@@ -183,24 +158,19 @@ def is_made(opened: TableToWrite, commit: CommitProperties) -> bool:
     return any(each is not None and each.id == commit_id for each in commits)
 
 
-def keep_written(opened: TableToWrite, commit: CommitProperties, files: pa.Table | None = None) -> None:
-    """Give back a table that ``commit`` was just made to. The caller must not use it any more. ``files``: those that it
-    has now, if only they have changed."""
-    path, handle = opened.path, opened.handle
+def keep_written(opened: TableToWrite, commit: CommitProperties) -> None:
+    """Give back a table that ``commit`` was just made to. The caller must not use it any more."""
+    path, table = opened.path, opened.table
     # ``append`` has left the table where it was, and the commit is most likely the next one
-    version = max(int(handle.version()), opened.log.version + 1)
+    version = max(int(table.version()), opened.log.version + 1)
     note_version(path, version)
     path.storage.memory(Checkpoints).note_commit()
     if not opened.is_kept:  # a process that has written a table once may never do so again
-        write_checkpoint_if_due(path, handle, version, at_once=True)
-    _keep(path, handle, KnownCommit(version, id_of(commit)), files)
+        write_checkpoint_if_due(path, table, version, at_once=True)
+    keep_at(opened, KnownCommit(version, id_of(commit)))
 
 
-def keep_written_by_spark(opened: TableToWrite, version: int, commit_id: str) -> None:
-    """Give back a table to which Spark has made the commit ``version`` of that id since it was opened."""
-    _keep(opened.path, opened.handle, KnownCommit(version, commit_id), None)
-
-
-def _keep(path: Location, handle: DeltaTable, commit: KnownCommit, files: pa.Table | None) -> None:
-    count = len(handle.file_uris()) if files is None else files.num_rows
-    path.storage.memory(WrittenTables).keep(path, _Written(handle, commit, count, files))
+def keep_at(opened: TableToWrite, commit: KnownCommit) -> None:
+    """Give back a table to which ``commit`` was made since it was opened, by this process or by Spark for it."""
+    written = _Written(opened.table, commit, len(opened.table.file_uris()))
+    opened.path.storage.memory(WrittenTables).keep(opened.path, written)

@@ -364,7 +364,7 @@ def _append(lake: Lake, opened: TableToWrite | None, rows: pa.Table, latest: Cut
                 post_commithook_properties=after_commit(commit),
             )
             if opened is not None:
-                added = set(opened.handle.file_uris()) - before
+                added = set(opened.table.file_uris()) - before
                 if len(added) == 1:
                     newest = lake.storage.memory(NewestFile)
                     newest.name, newest.cut = added.pop().rpartition("/")[2], latest.without_forgotten()

@@ -68,7 +68,7 @@ class OpenedTable:
 
     @property
     def schema(self) -> Schema:
-        return self.opened.handle.schema()
+        return self.table.schema()
 
     @property
     def is_mapped(self) -> bool:
@@ -78,7 +78,7 @@ class OpenedTable:
     @property
     def max_id(self) -> int:
         """The greatest number that a column of it has had in data files; 0 if none has."""
-        return int(self.opened.handle.metadata().configuration.get(MAX_ID, 0))
+        return int(self.table.metadata().configuration.get(MAX_ID, 0))
 
     def has_columns_of(self, other: OpenedTable) -> bool:
         """Whether both have the same columns, under the same names in the data files."""
@@ -143,7 +143,7 @@ def opened_table(path: Location, version: int | None = None) -> OpenedTable | No
         opened = open_to_write(path, path, newest=version)
         if opened is None:
             return None
-        table = opened.handle
+        table = opened.table
         with table_errors(f"{path} cannot be read"):
             protocol, fields = table.protocol(), known_fields(table)
             partitioned_by = table.metadata().partition_columns
@@ -171,7 +171,7 @@ def facts_of(
     """``columns``: those of the net change. ``key_range``: that of the touched rows; None if any row may be touched.
     ``replaces``: whether touched files may be replaced through ``opened``. Raises LakeError."""
     touched = opened.files_in_range(columns.shape, key_range)
-    facts = _facts(opened.opened.handle, opened.files, touched, columns, is_known=opened.features <= FEATURES)
+    facts = _facts(opened.table, opened.files, touched, columns, is_known=opened.features <= FEATURES)
     return replace(facts, only_as_a_whole=replaces and not opened.can_be_removed(touched))
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from spark_jobs.configuration import MergeEngine, Pipeline
+from spark_jobs.delta.commit import KnownCommit
 from spark_jobs.delta.files import files_of
-from spark_jobs.delta.written_tables import keep_written_by_spark
+from spark_jobs.delta.written_tables import keep_at
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
@@ -93,7 +94,7 @@ def _written_by_spark(table: WrittenTable, net: NetSource, way: WriteWay, proven
         written = _written(SparkWriter(table.spark(), table.path, layout), net, way, provenance)
     assert written is not None, "Spark writes everything"
     if table.opened is not None and not way.compacts:
-        keep_written_by_spark(table.opened.opened, written.version, provenance.id)
+        keep_at(table.opened.opened, KnownCommit(written.version, provenance.id))
     return written
 
 

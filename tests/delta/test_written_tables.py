@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from pathlib import Path
 from threading import Barrier
 
@@ -27,8 +26,8 @@ from spark_jobs.delta.written_tables import (
     WrittenTables,
     commit_next,
     commit_properties,
+    keep_at,
     keep_written,
-    keep_written_by_spark,
     open_to_write,
 )
 from spark_jobs.errors import OvertakenError
@@ -146,42 +145,12 @@ def test_files_that_are_replaced_in_commits_of_our_own(path: Location, *, by_spa
         assert seen(table) == [number]
         assert table.log.transaction_version(APP) == number
         if by_spark:
-            keep_written_by_spark(table, table.log.version, next(table.log.commits()).id)
+            keep_at(table, next(table.log.commits()).known)
             table = None
         newly_opened = DeltaTable(path)
         assert newly_opened.transaction_version(APP) == newly_opened.version() == number
         assert newly_opened.to_pyarrow_table().column("n").to_pylist() == [number]
     assert last_checkpoint(path) is not None
-
-
-DATED = pa.schema([*SCHEMA, pa.field("day", pa.date32()), pa.field("text", pa.string())])
-KNOWN = ["path", "size_bytes", "modification_time", "num_records", "min.n", "max.n", "min.day", "max.day"]
-
-
-def dated(path: Location, table: TableToWrite, number: int, *, replacing: int) -> None:
-    """Add a file, and remove the ``replacing`` oldest ones."""
-    files = DataFiles(path, Layout(DATED, statistics=("n", "day", "text"), unique=()))
-    days = [None, date(2024, 2, number % 28 + 1), date(1600, 1, 1)]
-    files.write_all([pa.RecordBatch.from_pydict({"n": [number, 7, -7], "day": days, "text": ["é"] * 3}, schema=DATED)])
-    removals = [RemoveAction(name, True, time_now(), 1, {}) for name in table.files.column("path").to_pylist()]
-    commit = commit_properties(Transaction(APP, number), retries=0)
-    commit_next(table, [*files.actions, *removals[:replacing]], "append", DATED, commit)
-
-
-def listed(files: pa.Table) -> list[dict[str, object]]:
-    return sorted(files.select(KNOWN).to_pylist(), key=lambda file: str(file["path"]))
-
-
-@pytest.mark.parametrize("replacing", [0, 1, 9])
-def test_the_files_after_a_commit_of_our_own_are_those_that_the_log_has(tmp_path: Path, replacing: int) -> None:
-    path = Location.of(str(tmp_path / "dated"))
-    DeltaTable.create(path, DATED)
-    for number in range(1, 24):  # checkpoints are among them
-        dated(path, opened(path), number, replacing=replacing)
-        table = opened(path)
-        assert listed(table.files) == listed(pa.table(DeltaTable(path).get_add_actions(flatten=True)))
-        assert table.table.version() == table.log.version == number
-        keep_written_by_spark(table, number, next(table.log.commits()).id) if number % 5 == 0 else None
 
 
 OTHERS: dict[str, Callable[[Location], object]] = {
@@ -197,7 +166,6 @@ OTHERS: dict[str, Callable[[Location], object]] = {
 @pytest.mark.parametrize("since", [1, 2, 9, 12])
 @pytest.mark.parametrize("other", OTHERS)
 def test_what_another_writer_commits_after_commits_of_our_own_is_seen(path: Location, other: str, since: int) -> None:
-    """Whose handle has not read the last ``since`` commits."""
     for number in range(2, 2 + since):
         replaced(path, number) if number < 4 else commit_one_more(path, number)
     OTHERS[other](path)
@@ -205,8 +173,8 @@ def test_what_another_writer_commits_after_commits_of_our_own_is_seen(path: Loca
     assert table.is_kept
     assert table.log.version == now.version()
     assert listed_names(table.files) == listed_names(pa.table(now.get_add_actions(flatten=True)))
-    assert table.handle.schema() == now.schema()
-    assert table.handle.metadata().configuration == now.metadata().configuration
+    assert table.table.schema() == now.schema()
+    assert table.table.metadata().configuration == now.metadata().configuration
 
 
 def commit_one_more(path: Location, number: int) -> None:
@@ -217,20 +185,6 @@ def commit_one_more(path: Location, number: int) -> None:
 
 def listed_names(files: pa.Table) -> list[str]:
     return sorted(files.column("path").to_pylist())
-
-
-@pytest.mark.parametrize("other", [other for other in OTHERS if other != "nothing"])
-def test_a_handle_that_is_behind_never_shows_what_came_after_its_version(path: Location, other: str) -> None:
-    """Or a commit through it would replace rows that its caller has not seen."""
-    for number in (2, 3):
-        replaced(path, number)
-    table = opened(path)
-    OTHERS[other](path)
-    with pytest.raises(OvertakenError):
-        _ = table.table
-    with pytest.raises(OvertakenError):
-        replaced(path, 4, table)
-    assert listed_names(opened(path).files) == listed_names(pa.table(DeltaTable(path).get_add_actions(flatten=True)))
 
 
 def test_a_commit_of_our_own_is_refused_if_anybody_has_committed_since(path: Location) -> None:
