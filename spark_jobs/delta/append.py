@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal, TypeAlias
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
@@ -18,9 +17,6 @@ from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAct
 
 from spark_jobs.delta.data_files import DataFiles, Layout, row_groups
 from spark_jobs.storage import Location
-
-# ``overwrite``: the files become all of the table
-FilesMode: TypeAlias = Literal["append", "overwrite"]
 
 _CLEAN_UP_EVERY = 100  # transaction versions: windows, or cuts
 
@@ -50,20 +46,20 @@ def append(
         files.remove()
         raise
     # an error here may come after the commit, as its answer was lost: so the files must be kept
-    commit_files(table, files.actions, "append", layout.schema, commit)
+    commit_files(table, files.actions, commit)
 
 
 def commit_files(
-    table: DeltaTable,
-    files: Sequence[AddAction | RemoveAction],
-    mode: FilesMode,
-    schema: pa.Schema | Schema,
-    commit: CommitProperties,
+    table: DeltaTable, files: Sequence[AddAction | RemoveAction], commit: CommitProperties, whole: Schema | None = None
 ) -> None:
     """Commit data files that are written already, on the version that ``table`` is at, which it still shows then.
-    Raises what ``deltalake`` raises."""
+    ``whole``: the files become all of the table, which gets this schema. Raises what ``deltalake`` raises."""
     table.create_write_transaction(
-        [*files], mode, schema, commit_properties=commit, post_commithook_properties=after_commit(commit)
+        [*files],
+        "append" if whole is None else "overwrite",
+        whole or table.schema(),
+        commit_properties=commit,
+        post_commithook_properties=after_commit(commit),
     )
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction
 
-from spark_jobs.delta.append import FilesMode, commit_files, is_clean_up_due
+from spark_jobs.delta.append import commit_files, is_clean_up_due
 from spark_jobs.delta.checkpoints import Checkpoints, write_checkpoint_if_due
 from spark_jobs.delta.commit import COMMIT_ID, KnownCommit, Transaction, time_now
 from spark_jobs.delta.files import REACHABLE
@@ -116,21 +116,20 @@ def commit_properties(
 def commit_next(
     opened: TableToWrite,
     files: Sequence[AddAction | RemoveAction],
-    mode: FilesMode,
-    schema: pa.Schema | Schema,
     commit: CommitProperties,
+    whole: Schema | None = None,
 ) -> None:
     """Commit data files that are written already as the version after that at which the table is open, and give the
-    table back. With ``append``, the files to remove are among them, none with a deletion vector; with ``overwrite``,
-    all others are removed. ``commit``: without retries.
+    table back. The files to remove are among them, none with a deletion vector; or all others are, as the table is
+    replaced as a ``whole`` and gets this schema. ``commit``: without retries.
 
     Of 2.6 ms of CPU time, ``deltalake`` spends 2 on reading what this process knows. So it makes only the commits after
     which it cleans up the log, those that the table may refuse, and those that remove files with deletion vectors.
     Raises LakeError, OvertakenError if there is such a version, and what ``deltalake`` raises.
     """
     appends_only = opened.table.metadata().configuration.get("delta.appendOnly") == "true"
-    if mode == "overwrite" or appends_only or is_clean_up_due(commit):
-        commit_files(opened.table, files, mode, schema, commit)
+    if whole is not None or appends_only or is_clean_up_due(commit):
+        commit_files(opened.table, files, commit, whole)
         keep_written(opened, commit)
         return
     transactions = (

@@ -159,7 +159,7 @@ def _add(records: RecordsOf, file: RecordsFile) -> None:
     action = AddAction(file.path, file.size, {}, time_now(), True, file.stats)
     commit = commit_properties(Transaction(records.app_id, file.commit))
     with commit_errors(path):
-        commit_files(opened.table, [action], "append", UNREPRESENTABLE_SCHEMA, commit)
+        commit_files(opened.table, [action], commit)
     keep_written(opened, commit)
 
 

@@ -13,7 +13,6 @@ from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from spark_jobs.decode.threads import in_threads
-from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.delta.table import commit_errors, is_of_storage
 from spark_jobs.delta.written_tables import commit_next, is_made
@@ -65,7 +64,7 @@ class ArrowWriter:
 
     def _is_written(self, net: NetSource, way: WriteWay, commit: CommitProperties) -> bool:
         """False if Spark has to do it: for a row that is not there, or for the number of rows that are looked at."""
-        is_whole, change = way.strategy in ("overwrite", "rewrite"), row_change(net, self.limits.in_memory_bytes)
+        change = row_change(net, self.limits.in_memory_bytes)
         old_files = TouchedFiles()
         if way.strategy == "rewrite":
             old_files = all_files(self.opened, change)
@@ -82,8 +81,8 @@ class ArrowWriter:
             _remove(written)
             return False
         files = [action for each in written for action in each.actions]
-        mode: FilesMode = "overwrite" if is_whole else "append"
-        commit_next(self.opened.opened, [*files, *old_files.removals], mode, self.opened.schema, commit)
+        whole = self.opened.schema if way.strategy in ("overwrite", "rewrite") else None
+        commit_next(self.opened.opened, [*files, *old_files.removals], commit, whole)
         return True
 
     def _files(self, pieces: Sequence[RowPiece], most: int, columns: NetColumns) -> list[DataFiles]:

@@ -15,14 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import pyarrow as pa
 from deltalake import CommitProperties, Schema
 from deltalake.transaction import AddAction
 
 from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import SlotIdentity
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.checkpoints import Checkpoints
 from spark_jobs.delta.commit import USER_COMMIT_ID, KnownCommit, Transaction
 from spark_jobs.delta.table import commit_errors, overtaken, table_errors
@@ -194,19 +192,15 @@ def numbered_commit(opened: TableToWrite, provenance: Provenance) -> CommitPrope
 
 
 def commit_numbered(
-    opened: TableToWrite,
-    provenance: Provenance,
-    files: Sequence[AddAction],
-    mode: FilesMode,
-    schema: pa.Schema | Schema,
+    opened: TableToWrite, provenance: Provenance, files: Sequence[AddAction] = (), whole: Schema | None = None
 ) -> int | None:
-    """Make that commit, of data files that are written already. Returns the Delta version; None where
+    """Make that commit, of data files that are written already (``commit_next``). Returns the Delta version; None where
     ``numbered_commit`` does. Raises as that, and LakeError."""
     commit = numbered_commit(opened, provenance)
     if commit is None:
         return None
     with commit_errors(opened.path, is_made=partial(is_made, opened, commit)):
-        commit_next(opened, files, mode, schema, commit)
+        commit_next(opened, files, commit, whole)
     return opened.log.version + 1
 
 

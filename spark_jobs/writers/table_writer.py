@@ -108,7 +108,7 @@ def record(table: WrittenTable, provenance: Provenance) -> int:
     """Make a commit that only records its provenance. Returns the Delta version. Raises CdcError."""
     opened = table.opened
     if opened is not None and opened.features <= FEATURES:
-        version = commit_numbered(opened.opened, provenance, (), "append", opened.schema)
+        version = commit_numbered(opened.opened, provenance)
         if version is not None:
             return version
     with spark_errors(table.failed, name=table.name, path=table.path):

@@ -16,7 +16,6 @@ import pyarrow as pa
 from deltalake import Schema
 from deltalake.transaction import AddAction
 
-from spark_jobs.delta.append import FilesMode
 from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.data_files import DataFiles, Layout
 from spark_jobs.delta.own_commit import create_table
@@ -205,8 +204,8 @@ class WholeTable:
         if change := self._needed(opened):
             commit_metadata(opened, change)
             opened = self._opened_again()
-        mode: FilesMode = "append" if self.keeps == "all" else "overwrite"
-        version = commit_numbered(opened.opened, provenance, files, mode, self._schema(opened))
+        whole = None if self.keeps == "all" else self._schema(opened)
+        version = commit_numbered(opened.opened, provenance, files, whole)
         if version is None:
             raise overtaken(self.path)
         return version

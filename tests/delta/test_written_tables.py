@@ -132,7 +132,7 @@ def replaced(path: Location, number: int, table: TableToWrite | None = None) -> 
     every = table.files.to_pylist()
     removals = [RemoveAction(each["path"], True, time_now(), each["size_bytes"], {}) for each in every]
     commit = commit_properties(Transaction(APP, number), retries=0)
-    commit_next(table, [*files.actions, *removals], "append", SCHEMA, commit)
+    commit_next(table, [*files.actions, *removals], commit)
 
 
 @pytest.mark.parametrize("by_spark", [False, True], ids=["by this process", "one by Spark in between"])
@@ -180,7 +180,7 @@ def test_what_another_writer_commits_after_commits_of_our_own_is_seen(path: Loca
 def commit_one_more(path: Location, number: int) -> None:
     table, files = opened(path), DataFiles(path, LAYOUT)
     files.write_all(rows(number))
-    commit_next(table, files.actions, "append", SCHEMA, commit_properties(Transaction(APP, number), retries=0))
+    commit_next(table, files.actions, commit_properties(Transaction(APP, number), retries=0))
 
 
 def listed_names(files: pa.Table) -> list[str]:
