@@ -21,7 +21,6 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
-from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.postgres.slot import (
     Slot,
     advance_slot,
@@ -34,6 +33,7 @@ from spark_jobs.postgres.slot import (
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
+from spark_jobs.tables.selected_columns import publication_in_step
 
 
 @again_when_lost
@@ -55,7 +55,7 @@ def begin_chapter(
         log.require_not_set_back(after.identity)  # before the slot is moved
         now, relations = slot_identity(control, pipeline), pipeline.relations(names)
         if source.has_publications:
-            ensure_publications(control, source.publications, relations if pipeline.alters_publication else None)
+            publication_in_step(control, pipeline, relations)
         else:
             require_tables(control, relations)
         start = _start(control, after, now)

@@ -16,11 +16,10 @@ from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
-from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.postgres.slot import Slot, create_slot, readable_slot, require_plugin
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.selected_columns import column_lists, require_withheld
+from spark_jobs.tables.selected_columns import publication_in_step, require_withheld
 
 
 def prepare_slot(control: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]) -> WindowMarker:
@@ -46,7 +45,9 @@ def prepare_slot(control: Connection, pipeline: Pipeline, names: Sequence[Qualif
         if checkpoint is None:
             log.create()  # before the source is touched: the lake may not be writable
         if source.has_publications and relations:
-            _prepare_publications(control, pipeline, relations, log, is_new=checkpoint is None)
+            comment = publication_in_step(control, pipeline, relations).comment
+            if comment is not None and (checkpoint is None or comment.log_of(source.slot) is None):
+                note_owner(control, source, comment, log)
         elif checkpoint is None:
             require_tables(control, relations)
         require_withheld(control, pipeline)
@@ -57,17 +58,6 @@ def prepare_slot(control: Connection, pipeline: Pipeline, names: Sequence[Qualif
         start = slot.lsn
         first = WindowMarker(0, Window(start, start), identity, tables=pipeline.lake.tables)
         return land_first_marker(control, pipeline, log, first)
-
-
-def _prepare_publications(
-    control: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], log: ChangeLog, *, is_new: bool
-) -> None:
-    source, lists = pipeline.source, column_lists(control, pipeline, names)
-    publication = ensure_publications(
-        control, source.publications, names if pipeline.alters_publication else None, lists
-    )
-    if publication.comment is not None and (is_new or publication.comment.log_of(source.slot) is None):
-        note_owner(control, source, publication.comment, log)
 
 
 def _unused_slot(control: Connection, slot: str) -> Slot | None:

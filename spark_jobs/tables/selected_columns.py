@@ -12,11 +12,20 @@ from spark_jobs.configuration import ColumnSelection, Pipeline
 from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
+from spark_jobs.postgres.publication import Publication, ensure_publications
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE
 from spark_jobs.postgres.published_tables import ColumnLists, PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import for_each_part
+
+
+def publication_in_step(connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]) -> Publication:
+    """The publication that sends the source tables ``names``: ours is created or altered to send just these, and of
+    them just the columns that the configuration chose. See ``ensure_publications``."""
+    lists = column_lists(connection, pipeline, names)
+    wanted = names if pipeline.alters_publication else None
+    return ensure_publications(connection, pipeline.source.publications, wanted, lists)
 
 
 def column_lists(connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]) -> ColumnLists:

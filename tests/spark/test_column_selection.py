@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.capture.capture import capture
+from spark_jobs.capture.chapter import begin_chapter
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import ColumnSelection, Pipeline, Table
 from spark_jobs.doctor import Verdict, diagnose
@@ -168,6 +169,20 @@ def test_a_publication_that_is_not_ours_and_sends_more_is_not_read(database: Dat
     database.execute(f"ALTER PUBLICATION {database.name} SET TABLE users (id, name), items")
     (stopped,) = prepare(selecting(database, tmp_path / "lake", include="id,name,born")).stopped
     assert "the publication does not send born" in str(stopped.error)
+
+
+def test_a_new_chapter_leaves_the_column_lists_as_they_are(database: Database, tmp_path: Path) -> None:
+    """What is changed before ``prepare`` looks at them again is decoded with the lists of then."""
+    database.execute(*SCHEMA)
+    pipeline = selecting(database, tmp_path / "lake", exclude="E mail")
+    last = prepare(pipeline).ledger.last
+    database.execute("SELECT pg_drop_replication_slot(current_database())")
+    assert begin_chapter(pipeline, (USERS, ITEMS), after=last, what="its slot was dropped") is not None
+    database.execute(*CHANGES)
+    prepare(pipeline)
+    capture(pipeline)
+    assert b"other" in landed(pipeline)
+    assert b"canary" not in landed(pipeline)
 
 
 def test_a_list_without_the_key_stops_that_table_alone(database: Database, tmp_path: Path) -> None:
