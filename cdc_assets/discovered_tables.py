@@ -22,8 +22,8 @@ def discover_tables(pipeline: Pipeline, state: Path) -> None:
     """
     from spark_jobs.postgres.connection import connected
     from spark_jobs.postgres.described_tables import described_tables
-    from spark_jobs.tables.followed_tables import all_followed_names, nothing_followed
-    from spark_jobs.tables.matching_tables import resolved
+    from spark_jobs.tables.at_source import all_followed_names, resolved
+    from spark_jobs.tables.followed_tables import nothing_followed
 
     pipeline = resolved(pipeline)
     names = pipeline.relations(all_followed_names(pipeline))

@@ -371,7 +371,7 @@ class Pipeline:
     """One slot followed into one lake. ``tables`` is None for every table of the publication.
 
     ``patterns``: what ``tables`` is found by, in the source; ``tables`` is None until it was found
-    (``tables.matching_tables``), and then what the source had at that time.
+    (``tables.at_source``), and then what the source had at that time.
     ``tables_of_publication``: ``tables`` is what the publication held when it was queried, not what it should hold.
     ``mask_salt``: the key of masked columns' hashes. ``periods``: the days and hours that get a cut at their ends.
     Raises ConfigurationError if columns are to be masked and there is no salt, or the source sends their values in a
@@ -472,7 +472,7 @@ class Pipeline:
     @property
     def _found(self) -> tuple[Table, ...]:
         """A caller who has not asked which tables match the patterns would believe that nothing is masked."""
-        assert self.patterns is None or self.tables is not None, "see tables.matching_tables"
+        assert self.patterns is None or self.tables is not None, "see tables.at_source"
         return self.tables or ()
 
     @cached_property

@@ -11,17 +11,16 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, CdcError, NeedsSnapshotError, RefusedChangeError
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import fingerprints
-from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.slot import find_slot, require_plugin
 from spark_jobs.postgres.table_sizes import TableSize, read_pace, table_sizes
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint_differences import Differences, kind_of_change
 from spark_jobs.status import PipelineStatus, pipeline_status
+from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.configured_otherwise import BegunGenerations
-from spark_jobs.tables.followed_tables import followed_names, watched_tables
+from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.masked_columns import mask_words
-from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.stopped_tables import TableStopped, all_stopped, stopped_tables
 
 _FIRST = "it has no snapshot yet"
@@ -93,23 +92,23 @@ def _plan(pipeline: Pipeline, status: PipelineStatus) -> DryRun:
     broken = status.source_error.what if status.source_error is not None else ""
     ledger = Ledger.of(pipeline.lake)
     with connected(pipeline.source.dsn) as connection:
-        pipeline = refreshed(connection, pipeline)
-        names = followed_names(connection, pipeline)
+        at_source = AtSource(connection, pipeline).now()
+        pipeline, names = at_source.pipeline, at_source.followed_names()
         ledger = ledger and ledger.opening(names)
-        found = stopped_tables(connection, pipeline, names, ledger.found if ledger else {})
+        found = stopped_tables(at_source, names, ledger.found if ledger else {})
         stopped = {table.name: table.error for table in found}
         if stopped and len(stopped) == len(names) and ledger is None:
             raise all_stopped([TableStopped(*table) for table in stopped.items()])
         failed = {table.name: table.error for table in status.tables if table.error is not None}
         stopped |= {name: error for name, error in failed.items() if isinstance(error, RefusedChangeError)}
-        changes = {} if ledger is None or broken else _changes(connection, pipeline, ledger, names)
+        changes = {} if ledger is None or broken else _changes(at_source, ledger, names)
         going_on = [name for name in names if name not in stopped]
         reasons = dict.fromkeys(going_on, broken) if broken else {}
-        reasons = reasons or _reasons(connection, pipeline, ledger, going_on) | _changed(pipeline, status)
+        reasons = reasons or _reasons(at_source, ledger, going_on) | _changed(pipeline, status)
         reasons = {name: why for name, why in reasons.items() if name not in stopped}
         sizes = pipeline.by_name(reasons, table_sizes(connection, pipeline.relations(reasons)))
         pace = _pace(connection, sizes)
-        creates = tuple(_creates(connection, pipeline, ledger, going_on, broken=bool(broken)))
+        creates = tuple(_creates(at_source, ledger, going_on, broken=bool(broken)))
     stopped |= {name: error for name, error in failed.items() if name in going_on and name not in reasons}
     return DryRun(
         broken,
@@ -129,16 +128,12 @@ def _to_follow(pipeline: Pipeline, name: QualifiedName, changes: Differences) ->
     return ColumnsToFollow(name, tuple(f"{what}{notes.get(kind_of_change(what), '')}" for what in changes.column_words))
 
 
-def _reasons(
-    connection: Connection,
-    pipeline: Pipeline,
-    ledger: Ledger | None,
-    names: Sequence[QualifiedName],
-) -> dict[QualifiedName, str]:
+def _reasons(at_source: AtSource, ledger: Ledger | None, names: Sequence[QualifiedName]) -> dict[QualifiedName, str]:
     """The tables that begin a new generation, as ``prepare`` finds them."""
+    pipeline = at_source.pipeline
     if ledger is None:
         return {name: _first(pipeline, name) for name in names}
-    begun = BegunGenerations(pipeline, ledger, mask_words(connection, pipeline))
+    begun = BegunGenerations(pipeline, ledger, mask_words(at_source))
     return {name: _reason(pipeline, begun, name) for name in names if begun.needs_another(name)}
 
 
@@ -184,35 +179,28 @@ def _to_take(
     return SnapshotToTake(name, reason, size.bytes, size.rows, size.bytes / pace if pace else None)
 
 
-def _changes(
-    connection: Connection, pipeline: Pipeline, ledger: Ledger, names: Sequence[QualifiedName]
-) -> dict[QualifiedName, Differences]:
+def _changes(at_source: AtSource, ledger: Ledger, names: Sequence[QualifiedName]) -> dict[QualifiedName, Differences]:
     """What the catalogue shows since the last window."""
     if ledger.last.catalogue is None:
         return {}
     before = ledger.log.fingerprints(ledger.last.catalogue.window)
-    now = fingerprints(connection, watched_tables(pipeline, names, ledger.last)).values()
-    return pipeline.by_name(names, certain_changes(before, now))
+    now = fingerprints(at_source.connection, watched_tables(at_source.pipeline, names, ledger.last)).values()
+    return at_source.pipeline.by_name(names, certain_changes(before, now))
 
 
 def _creates(
-    connection: Connection,
-    pipeline: Pipeline,
-    ledger: Ledger | None,
-    names: Sequence[QualifiedName],
-    *,
-    broken: bool,
+    at_source: AtSource, ledger: Ledger | None, names: Sequence[QualifiedName], *, broken: bool
 ) -> Iterator[str]:
-    source, relations = pipeline.source, pipeline.relations(names)
+    pipeline, source, publication = at_source.pipeline, at_source.source, at_source.publication
+    relations = pipeline.relations(names)
     if source.has_publications:
-        publication = find_publications(connection, source.publications)
         if publication is None:
             yield f"publication {', '.join(source.publications)} for {len(relations):,} tables"
         elif publication.ours and pipeline.alters_publication:
             yield from (
                 f"{name} in publication {publication.name}" for name in relations if not publication.publishes(name)
             )
-    if (slot := find_slot(connection, source.slot)) is None:
+    if (slot := find_slot(at_source.connection, source.slot)) is None:
         yield f"slot {source.slot}"
     else:
         require_plugin(slot, source.plugin)

@@ -14,11 +14,11 @@ from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
+from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.configured_otherwise import BegunGenerations
-from spark_jobs.tables.followed_tables import followed_names, nothing_followed
+from spark_jobs.tables.followed_tables import nothing_followed
 from spark_jobs.tables.ledger import Ledger
 from spark_jobs.tables.masked_columns import mask_words
-from spark_jobs.tables.matching_tables import refreshed
 from spark_jobs.tables.stopped_tables import TableStopped, all_stopped, require_readable, stopped_tables
 
 
@@ -50,13 +50,12 @@ def prepare(pipeline: Pipeline) -> Prepared:
     Raises what ``prepare_slot`` raises, and ConfigurationError for a mask that does not fit its table.
     """
     with connected(pipeline.source.dsn) as connection:
-        pipeline = refreshed(connection, pipeline)
-        masks = mask_words(connection, pipeline)
-        names = followed_names(connection, pipeline)
+        at_source = AtSource(connection, pipeline).now()
+        pipeline, masks, names = at_source.pipeline, mask_words(at_source), at_source.followed_names()
         all_names = (*names, MESSAGES_NAME) if has_messages_table(pipeline) else names
         ledger = Ledger.of(pipeline.lake)
         ledger = ledger and ledger.reading(all_names)
-        stopped = stopped_tables(connection, pipeline, names, ledger.found if ledger else {})
+        stopped = stopped_tables(at_source, names, ledger.found if ledger else {})
         if ledger is None:
             if not names:
                 raise nothing_followed(pipeline)
@@ -68,10 +67,10 @@ def prepare(pipeline: Pipeline) -> Prepared:
                 raise all_stopped(stopped)
         elif ("binary", "true") not in ledger.identity.options:
             # no window may be read in binary before every table can be
-            require_readable(connection, pipeline.source, pipeline.relations(names))
+            require_readable(at_source, pipeline.relations(names))
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
-        last = prepare_slot(connection, pipeline, tables)
+        last = prepare_slot(at_source, tables)
         flushed = flushed_lsn(connection)
     ledger = replace(ledger, last=last) if ledger else Ledger(pipeline.lake, last)
     began = BegunGenerations(pipeline, ledger, masks)

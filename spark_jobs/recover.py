@@ -29,8 +29,7 @@ from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.sync import capture, prepare
-from spark_jobs.tables.followed_tables import followed_names
-from spark_jobs.tables.matching_tables import refreshed
+from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.stopped_tables import TableStopped, stopped_tables
 
 
@@ -113,10 +112,10 @@ def _followable(pipeline: Pipeline) -> tuple[Pipeline, tuple[QualifiedName, ...]
     """The pipeline, with what its patterns match now, and the tables that can be followed. Raises the first table's
     error if there is none: it may be the wrong database."""
     with connected(pipeline.source.dsn) as connection:
-        pipeline = refreshed(connection, pipeline)
-        names = followed_names(connection, pipeline)
-        stopped = stopped_tables(connection, pipeline, names, ())
+        at_source = AtSource(connection, pipeline).now()
+        names = at_source.followed_names()
+        stopped = stopped_tables(at_source, names, ())
     halted = {table.name for table in stopped}
     if stopped and halted == set(names):
         raise stopped[0].error
-    return pipeline, tuple(name for name in names if name not in halted)
+    return at_source.pipeline, tuple(name for name in names if name not in halted)

@@ -18,7 +18,7 @@ from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.lake.table_state import PartitionsRead, Strategy
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.table_mode import Mode
-from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.fingerprints import fingerprint_words, fingerprints
 from spark_jobs.postgres.health import SlotHealth, find_slot_health
 from spark_jobs.postgres.open_transactions import OpenTransaction
@@ -26,11 +26,11 @@ from spark_jobs.postgres.slot import find_slot, require_plugin
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
 from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress, snapshot_progress
+from spark_jobs.tables.at_source import AtSource, matching_in_lake
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.configured_otherwise import shows_another
-from spark_jobs.tables.followed_tables import configured_names, followed_names, watched_tables
+from spark_jobs.tables.followed_tables import configured_names, watched_tables
 from spark_jobs.tables.ledger import Ledger
-from spark_jobs.tables.matching_tables import matching_in_lake, refreshed
 from spark_jobs.tables.refused_changes import accepted_windows, refused_since
 from spark_jobs.tables.stopped_tables import stopped_tables
 
@@ -189,12 +189,13 @@ def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Asked:
     answers = _asked_of_lake(names, ledger)
     try:
         with connected(pipeline.source.dsn) as connection:
-            pipeline = refreshed(connection, pipeline)
+            at_source = AtSource(connection, pipeline).now()
+            pipeline = at_source.pipeline
             if not names:
-                names = followed_names(connection, pipeline)
+                names = at_source.followed_names()
                 answers = _asked_of_lake(names, ledger)
             if answers.ledger is not None:
-                answers = replace(answers, trouble=_trouble(connection, pipeline, answers, answers.ledger))
+                answers = replace(answers, trouble=_trouble(at_source, answers, answers.ledger))
             elif find_slot(connection, pipeline.source.slot) is None:
                 return answers  # nothing was begun yet: that is not an error
             health = find_slot_health(connection, pipeline.source.slot)
@@ -219,18 +220,15 @@ def _asked_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _
     return _Asked(names, ledger, ledger.log.markers(reached - 1), progress=progress)
 
 
-def _trouble(
-    connection: Connection, pipeline: Pipeline, answers: _Asked, ledger: Ledger
-) -> Mapping[QualifiedName, CdcError]:
+def _trouble(at_source: AtSource, answers: _Asked, ledger: Ledger) -> Mapping[QualifiedName, CdcError]:
     """Errors of tables that were followed until now."""
-    stopped = stopped_tables(connection, pipeline, tuple(ledger.found), ledger.found)
-    return {**_changed(connection, pipeline, answers, ledger), **{table.name: table.error for table in stopped}}
+    stopped = stopped_tables(at_source, tuple(ledger.found), ledger.found)
+    return {**_changed(at_source, answers, ledger), **{table.name: table.error for table in stopped}}
 
 
-def _changed(
-    connection: Connection, pipeline: Pipeline, answers: _Asked, ledger: Ledger
-) -> Mapping[QualifiedName, CdcError]:
+def _changed(at_source: AtSource, answers: _Asked, ledger: Ledger) -> Mapping[QualifiedName, CdcError]:
     """Changes that cost the table a new snapshot: those that are landed, and those since the last window."""
+    connection, pipeline = at_source.connection, at_source.pipeline
     trouble: dict[QualifiedName, CdcError] = {}
     watched = watched_tables(pipeline, tuple(ledger.found), ledger.last)
     look = ledger.last.catalogue

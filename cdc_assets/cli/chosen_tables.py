@@ -13,7 +13,7 @@ from cdc_assets.cli.terminal import Terminal
 from spark_jobs.configuration import Pipeline
 from spark_jobs.options.table_pattern import TablePattern, selected_names
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.at_source import all_followed_names
 
 _patterns = read_by(lambda names: tuple(map(TablePattern.parse, names)))
 

@@ -19,7 +19,7 @@ from spark_jobs.apply.register import TableRegistered, register
 from spark_jobs.errors import CdcError, ConfigurationError, LakeError, new_snapshot
 from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.run import Run
-from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.at_source import all_followed_names
 from spark_jobs.tables.ledger import Ledger
 
 

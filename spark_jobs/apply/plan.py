@@ -19,9 +19,8 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.at_source import all_followed_names, resolved
 from spark_jobs.tables.ledger import Ledger, concerns
-from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.writers.opened_table import file_bytes, opened_table
 
 

@@ -44,7 +44,6 @@ from spark_jobs.postgres.slot import (
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.retries import again_when_lost
 from spark_jobs.run import Run
-from spark_jobs.tables.matching_tables import refreshed
 
 _log = logging.getLogger(__name__)
 
@@ -252,9 +251,9 @@ def _land_through(
 ) -> Iterator[WindowMarker]:
     # after the windows' ends are fixed: by now every table with changes in them exists, even if created since the last
     # look. Looks are later than that: seeing later DDL can cost a needless snapshot, but no DDL is missed
-    session = replace(session, pipeline=refreshed(session.control, session.pipeline))
+    session = replace(session, at_source=session.at_source.now())
     plugin, span = plugin_of(session.pipeline.source), Window(windows[0].lo, windows[-1].hi)
-    masked = MaskedNow.of(session.control, session.pipeline)
+    masked = MaskedNow.of(session.at_source)
     look = _look(session)
     # the masked tables were read before the look: DDL since then shows in the look, or happened after the windows
     tables = masked.since(look.before, session.log, session.checkpoint) if masked is not None else None
@@ -286,7 +285,7 @@ def _land_through(
 
 
 def _look(session: CaptureSession) -> CatalogueLook:
-    return look_at_catalogue(session.control, session.pipeline, session.checkpoint, session.log)
+    return look_at_catalogue(session.at_source, session.checkpoint, session.log)
 
 
 def _read(

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import CatalogueSeen, FileMoved, TableChanged, WindowMarker
-from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection
@@ -28,7 +27,8 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint, FingerprintPart
 from spark_jobs.schema.fingerprint_differences import Differences, differences
 from spark_jobs.schema.relation_facts import RelationFacts
-from spark_jobs.tables.followed_tables import looked_at_names, watched_tables
+from spark_jobs.tables.at_source import AtSource
+from spark_jobs.tables.followed_tables import watched_tables
 
 
 @dataclass(frozen=True)
@@ -163,14 +163,13 @@ class CatalogueLook:
         return (*known, *new)
 
 
-def look_at_catalogue(
-    control: Connection, pipeline: Pipeline, checkpoint: WindowMarker | None, log: ChangeLog
-) -> CatalogueLook:
+def look_at_catalogue(at_source: AtSource, checkpoint: WindowMarker | None, log: ChangeLog) -> CatalogueLook:
     """Compare the followed tables in the catalogue with what the log holds as of ``checkpoint``.
 
     While nothing has changed, a single statement compares all tables. Raises SourceError, LakeError.
     """
-    watched = watched_tables(pipeline, looked_at_names(control, pipeline), checkpoint)
+    control = at_source.connection
+    watched = watched_tables(at_source.pipeline, at_source.looked_at_names(), checkpoint)
     landed, horizon = checkpoint.catalogue if checkpoint else None, transaction_horizon(control)
     rows = look_words(control, watched)
     words = {name: (relid, word) for name, (relid, word, _) in rows.items()}

@@ -33,6 +33,7 @@ from spark_jobs.postgres.slot import (
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
+from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.selected_columns import publication_in_step
 
 
@@ -53,9 +54,10 @@ def begin_chapter(
         if last != after:
             return None
         log.require_not_set_back(after.identity)  # before the slot is moved
-        now, relations = slot_identity(control, pipeline), pipeline.relations(names)
+        at_source = AtSource(control, pipeline)
+        now, relations = slot_identity(at_source), pipeline.relations(names)
         if source.has_publications:
-            publication_in_step(control, pipeline, relations)
+            publication_in_step(at_source, relations)
         else:
             require_tables(control, relations)
         start = _start(control, after, now)
@@ -68,12 +70,12 @@ def begin_chapter(
             broke=ChapterBreak(what, at, after.identity, int(after.window.hi)),
             tables=pipeline.lake.tables,
         )
-        return land_first_marker(control, pipeline, log, first)
+        return land_first_marker(at_source, log, first)
 
 
-def land_first_marker(control: Connection, pipeline: Pipeline, log: ChangeLog, first: WindowMarker) -> WindowMarker:
+def land_first_marker(at_source: AtSource, log: ChangeLog, first: WindowMarker) -> WindowMarker:
     """Land ``first``, the marker of an empty window, with a look at the catalogue; returns the marker as landed."""
-    look = look_at_catalogue(control, pipeline, first, log)
+    look = look_at_catalogue(at_source, first, log)
     first = replace(first, catalogue=look.seen(first.ordinal, first.window))
     rows = [catalogue_rows(first.ordinal, first.window.lo, look.fingerprints), marker_row(first)]
     if not log.land(first.identity, first.ordinal, rows):

@@ -13,32 +13,33 @@ from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import RECOVER, BreakError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import ServerIdentity, SlotHealth, server_identity
 from spark_jobs.postgres.replication import left_timeline_at
 from spark_jobs.postgres.slot import Slot, flushed_lsn, readable_slot, require_not_lost, require_plugin
+from spark_jobs.tables.at_source import AtSource
 
 _POINT_BACK = f"point the configuration back; where that is meant: {RECOVER}"
 
 
-def slot_identity(control: Connection, pipeline: Pipeline) -> SlotIdentity:
+def slot_identity(at_source: AtSource) -> SlotIdentity:
     """The identity of windows that are read now. Raises ConfigurationError for options that plugin or server refuse."""
-    server = server_identity(control)
+    server, source = server_identity(at_source.connection), at_source.source
     return SlotIdentity(
         system_identifier=server.system_identifier,
         timeline=server.timeline,
         database=server.database,
-        slot=pipeline.source.slot,
-        plugin=pipeline.source.plugin,
-        options=plugin_options(pipeline.source, server.server_version),
+        slot=source.slot,
+        plugin=source.plugin,
+        options=plugin_options(source, server.server_version),
         server_version=server.server_version,
     )
 
 
-def following_slot(control: Connection, pipeline: Pipeline, landed: WindowMarker, now: SlotIdentity) -> Slot:
+def following_slot(at_source: AtSource, landed: WindowMarker, now: SlotIdentity) -> Slot:
     """The slot, when its next window follows on ``landed``. Raises BreakError when it does not, and SlotError when the
     slot uses another plugin."""
-    check_identity(pipeline, landed, now)
+    check_identity(at_source.pipeline, landed, now)
+    control = at_source.connection
     slot = readable_slot(control, now.slot)
     if slot is None:
         check_no_gap(landed.window.hi, landed.window.hi, flushed_lsn(control))  # a restored backup has no slots

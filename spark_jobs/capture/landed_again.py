@@ -24,32 +24,30 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError
-from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.slot import NoSpareSlotError, Slot, read_window
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.tables.at_source import AtSource
 
 _log = logging.getLogger(__name__)
 
 
-def check_landed_again(
-    control: Connection, bulk: dbapi.Connection, pipeline: Pipeline, landed: WindowMarker, slot: Slot
-) -> None:
+def check_landed_again(at_source: AtSource, bulk: dbapi.Connection, landed: WindowMarker, slot: Slot) -> None:
     """Raise BreakError when the last window, read again, differs from what was landed.
 
     Only with pgoutput, whose messages do not depend on the tables' present names. Nothing is compared when no slot is
     free for a copy, or when the slot stands inside the window.
     """
     window = landed.window
-    if not pipeline.source.has_publications or not window.size or slot.lsn > window.lo:
+    if not at_source.source.has_publications or not window.size or slot.lsn > window.lo:
         return
     try:
-        again = _read(control, bulk, pipeline, landed)
+        again = _read(at_source, bulk, landed)
     except NoSpareSlotError as error:
         _log.warning("%s; window %s was not compared with the log", error, window)
         return
     before, now = landed.relations, again.relation_counts()
     if before != now:  # adding or removing a mask changes the length of values
-        masked = _masked_at(pipeline, landed)
+        masked = _masked_at(at_source.pipeline, landed)
         before, now = _without_bytes(before, masked), _without_bytes(now, masked)
     if (landed.transactions, landed.logical_messages, before) != (again.transactions, again.logical_messages, now):
         raise BreakError(
@@ -69,15 +67,15 @@ def _without_bytes(counts: Sequence[RelationCounts], names: Collection[Qualified
     return tuple(replace(of, bytes=0) if of.name in names else of for of in counts)
 
 
-def _read(control: Connection, bulk: dbapi.Connection, pipeline: Pipeline, landed: WindowMarker) -> WindowReader:
-    plugin, identity = plugin_of(pipeline.source), landed.identity
-    masked = MaskedNow.of(control, pipeline)
+def _read(at_source: AtSource, bulk: dbapi.Connection, landed: WindowMarker) -> WindowReader:
+    pipeline, plugin, identity = at_source.pipeline, plugin_of(at_source.source), landed.identity
+    masked = MaskedNow.of(at_source)
     tables = masked.since((), ChangeLog(pipeline.lake.change_log), landed) if masked is not None else None
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
         read_window(bulk, identity.slot, landed.window, identity.options, output=plugin.output) as printed,
     ):
-        call = plugin.reader(CallRead(landed.window.hi, pipeline, control, spool, tables))
+        call = plugin.reader(CallRead(landed.window.hi, pipeline, at_source.connection, spool, tables))
         reader = call.window(landed.ordinal, landed.window)
         for _ in reader.rows(printed):
             pass

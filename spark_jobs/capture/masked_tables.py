@@ -15,11 +15,11 @@ from spark_jobs.errors import ConfigurationError, SourceError
 from spark_jobs.logicalrep.relation import Relation
 from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.catalogue import relids_below
-from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint
 from spark_jobs.schema.masked_relation import MaskedRelation
 from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.masked_columns import masked_table_facts
 
 
@@ -98,13 +98,13 @@ class MaskedNow:
     names: Container[QualifiedName]
 
     @classmethod
-    def of(cls, connection: Connection, pipeline: Pipeline) -> MaskedNow | None:
+    def of(cls, at_source: AtSource) -> MaskedNow | None:
         """None where nothing is masked. Raises ConfigurationError when a masked column or its table does not exist."""
-        masks = pipeline.masks
+        pipeline, masks = at_source.pipeline, at_source.pipeline.masks
         if not masks and not (pipeline.patterns and pipeline.patterns.masking):
             return None
-        facts = masked_table_facts(connection, pipeline)
-        below = relids_below(connection, [table.relid for table in facts])
+        facts = masked_table_facts(at_source)
+        below = relids_below(at_source.connection, [table.relid for table in facts])
         tables = tuple(MaskedRelation.of(table, masks[table.name]) for table in facts)
         known = {table.relid: table.name for table in tables}
         by_root = {relid: known[root] for relid, root in below.items() if relid not in known}

@@ -21,7 +21,7 @@ from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import Connection, connected, conninfo
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.slot import Slot, SourceClock, advance_slot, source_clock
-from spark_jobs.tables.matching_tables import refreshed
+from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.selected_columns import require_withheld
 
 
@@ -31,8 +31,7 @@ class CaptureSession:
     so does ``beside``, for the second half of a large window. ``checkpoint`` is the log's last marker. ``clock``: of a
     pipeline with time partitions."""
 
-    pipeline: Pipeline
-    control: Connection
+    at_source: AtSource
     bulk: Callable[[], dbapi.Connection]
     beside: Callable[[], dbapi.Connection]
     log: ChangeLog
@@ -40,6 +39,14 @@ class CaptureSession:
     checkpoint: WindowMarker
     slot: Slot
     clock: SourceClock | None = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.at_source.pipeline
+
+    @property
+    def control(self) -> Connection:
+        return self.at_source.connection
 
 
 @contextmanager
@@ -54,11 +61,11 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
                 f"there is no change log yet for slot {source.slot}",
                 hint="`postgres-cdc sync` creates the slot and the change log",
             )
-        identity = slot_identity(control, pipeline).following(checkpoint.identity)
-        pipeline = refreshed(control, pipeline)
-        require_withheld(control, pipeline)
-        MaskedNow.of(control, pipeline)  # only to raise before anything is read
-        slot = following_slot(control, pipeline, checkpoint, identity)
+        identity = slot_identity(AtSource(control, pipeline)).following(checkpoint.identity)
+        at_source = AtSource(control, pipeline).now()
+        require_withheld(at_source)
+        MaskedNow.of(at_source)  # only to raise before anything is read
+        slot = following_slot(at_source, checkpoint, identity)
         with ExitStack() as connections:
             # half the time of a run that finds no window
             bulk, beside = (
@@ -66,7 +73,7 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
             )
             if slot.lsn < checkpoint.window.hi:
                 # a crash of ours between landing and advancing, or a crash of the server that lost the advance
-                check_landed_again(control, bulk(), pipeline, checkpoint, slot)
+                check_landed_again(at_source, bulk(), checkpoint, slot)
                 slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
             clock = source_clock(control) if pipeline.periods else None
-            yield CaptureSession(pipeline, control, bulk, beside, log, identity, checkpoint, slot, clock)
+            yield CaptureSession(at_source, bulk, beside, log, identity, checkpoint, slot, clock)

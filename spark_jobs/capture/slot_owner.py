@@ -6,30 +6,30 @@ nothing tells which log it is.
 from __future__ import annotations
 
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.configuration import Pipeline, Source
+from spark_jobs.configuration import Source
 from spark_jobs.errors import SlotError
 from spark_jobs.postgres.connection import Connection
-from spark_jobs.postgres.publication import find_publications
 from spark_jobs.postgres.publication_comment import PublicationComment, may_write_comment, write_comment
+from spark_jobs.tables.at_source import AtSource
 
 
-def require_own_slot(control: Connection, pipeline: Pipeline, log: ChangeLog) -> None:
+def require_own_slot(at_source: AtSource, log: ChangeLog) -> None:
     """For a slot that exists while this lake has landed nothing. Raises SlotError if it is read for another lake."""
-    source = pipeline.source
-    if not is_read_for_another(control, source, log.id()):
+    if not is_read_for_another(at_source, log.id()):
         return
+    source, lake = at_source.source, at_source.pipeline.lake
     raise SlotError(
-        f"slot {source.slot} is read for another lake: lake.path {pipeline.lake.path} has no change log, and the"
+        f"slot {source.slot} is read for another lake: lake.path {lake.path} has no change log, and the"
         f" comment of publication {source.publications[0]} names another one",
         hint="give this pipeline a name of its own, or a source.slot and a source.publication; where the other lake is"
         " given up, set source.adopt_slot: true",
     )
 
 
-def is_read_for_another(control: Connection, source: Source, log: str | None) -> bool:
+def is_read_for_another(at_source: AtSource, log: str | None) -> bool:
     """Whether the slot is known to be read for another change log than ``log``, and is not to be adopted."""
-    is_noted = source.has_publications and not source.adopt_slot
-    publication = find_publications(control, source.publications) if is_noted else None
+    source = at_source.source
+    publication = None if source.adopt_slot else at_source.publication
     comment = None if publication is None else publication.comment
     return comment is not None and comment.log_of(source.slot) not in (None, log)
 

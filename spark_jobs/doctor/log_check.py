@@ -14,6 +14,7 @@ from spark_jobs.errors import CdcError, SourceUnreachableError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.slot import find_slot
+from spark_jobs.tables.at_source import AtSource
 
 AREA = "change log"
 
@@ -39,8 +40,9 @@ def change_log_check(pipeline: Pipeline) -> Iterator[Check]:
 
 def _against_slot(pipeline: Pipeline, checkpoint: WindowMarker | None) -> Check:
     with connected(pipeline.source.dsn) as connection:
+        at_source = AtSource(connection, pipeline)
         if checkpoint is not None:
-            following_slot(connection, pipeline, checkpoint, slot_identity(connection, pipeline))
+            following_slot(at_source, checkpoint, slot_identity(at_source))
         elif find_slot(connection, pipeline.source.slot) is not None:
-            require_own_slot(connection, pipeline, ChangeLog(pipeline.lake.change_log))
+            require_own_slot(at_source, ChangeLog(pipeline.lake.change_log))
     return ok(AREA, "log and slot", "no gap between them" if checkpoint else "no other lake is known to read the slot")

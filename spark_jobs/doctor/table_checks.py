@@ -9,7 +9,7 @@ from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.options.table_mask import SALT_VARIABLE
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.privileges import RolePrivileges
-from spark_jobs.postgres.publication import Publication, find_publications
+from spark_jobs.postgres.publication import Publication
 from spark_jobs.postgres.published_tables import (
     PublishedTable,
     add_table,
@@ -21,7 +21,7 @@ from spark_jobs.postgres.source_tables import SourceTable
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import for_each_part
-from spark_jobs.tables.matching_tables import refreshed
+from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.selected_columns import column_lists
 from spark_jobs.tables.stopped_tables import TablesAtSource
 
@@ -32,42 +32,41 @@ _SAFE_SALT_BYTES = 16
 def publication_and_table_checks(connection: Connection, pipeline: Pipeline, role: RolePrivileges) -> Iterator[Check]:
     """The publication first, if the plugin has one. Then one line per table that is ok, and one line per fault of the
     others."""
-    pipeline = refreshed(connection, pipeline)
-    source = pipeline.source
-    publication = find_publications(connection, source.publications) if source.has_publications else None
+    at_source = AtSource(connection, pipeline).now()
+    pipeline, source, publication = at_source.pipeline, at_source.source, at_source.publication
     relations = pipeline.relations(_wanted(pipeline, publication))
     names = [table.name for relation in relations for table in pipeline.tables_of(relation)]
-    at_source = TablesAtSource.of(connection, pipeline, names, thorough=True)
+    tables = TablesAtSource.of(at_source, names, thorough=True)
     if source.has_publications:
         if publication is None:
-            yield _publication_to_be_made(connection, pipeline, role, at_source.existing.values())
+            yield _publication_to_be_made(at_source, role, tables.existing.values())
         else:
             yield _publication_check(pipeline, publication)
     for relation in relations:
-        faults = list(_faults(at_source, relation, role))
-        yield from faults or [ok(AREA, str(relation), _in_order(at_source, relation))]
-        yield from _unseen(at_source.published.get(relation))
+        faults = list(_faults(tables, relation, role))
+        yield from faults or [ok(AREA, str(relation), _in_order(tables, relation))]
+        yield from _unseen(tables.published.get(relation))
     yield from _unmatched(pipeline, relations)
     yield from _salt_check(pipeline)
 
 
-def _faults(at_source: TablesAtSource, relation: QualifiedName, role: RolePrivileges) -> Iterator[Check]:
+def _faults(tables: TablesAtSource, relation: QualifiedName, role: RolePrivileges) -> Iterator[Check]:
     """Those of the source table and of what the lake is to make of it, each once."""
-    if relation in at_source.existing:
-        yield from _unreadable(at_source.existing[relation], role)
+    if relation in tables.existing:
+        yield from _unreadable(tables.existing[relation], role)
     seen: set[str] = set()
-    for table in at_source.pipeline.tables_of(relation):
-        for error in at_source.faults(table):
+    for table in tables.pipeline.tables_of(relation):
+        for error in tables.faults(table):
             if error.what not in seen:
                 yield fail(AREA, str(table.name), error.what.removeprefix(f"table {table.relation} "), error.hint)
             seen.add(error.what)
 
 
-def _in_order(at_source: TablesAtSource, relation: QualifiedName) -> str:
+def _in_order(tables: TablesAtSource, relation: QualifiedName) -> str:
     """Its key, and which columns and rows are sent."""
-    pipeline, sent = at_source.pipeline, at_source.published.get(relation)
+    pipeline, sent = tables.pipeline, tables.published.get(relation)
     table = pipeline.tables_of(relation)[0]
-    facts, columns = at_source.facts[table.name], at_source.columns(table)
+    facts, columns = tables.facts[table.name], tables.columns(table)
     parts = [_rows_found_by(facts)]
     if len(columns) < len([column for column in facts.columns if not column.attgenerated]):
         parts.append(f"columns ({', '.join(columns)})")
@@ -114,9 +113,8 @@ def _publication_check(pipeline: Pipeline, publication: Publication) -> Check:
     return ok(AREA, what, f"{len(publication.tables)} tables{left_out}; {whose}")
 
 
-def _publication_to_be_made(
-    connection: Connection, pipeline: Pipeline, role: RolePrivileges, tables: Iterable[SourceTable]
-) -> Check:
+def _publication_to_be_made(at_source: AtSource, role: RolePrivileges, tables: Iterable[SourceTable]) -> Check:
+    pipeline = at_source.pipeline
     what = f"publication {', '.join(pipeline.source.publications)}"
     if len(pipeline.source.publications) > 1:
         return fail(
@@ -126,13 +124,13 @@ def _publication_to_be_made(
         remedy = "list tables: in the configuration, or CREATE PUBLICATION as you want it"
         return fail(AREA, what, "does not exist, and the configuration names no tables", remedy)
     names = pipeline.relations(table.name for table in pipeline.tables)
-    lists = column_lists(connection, pipeline, names)
+    lists = column_lists(at_source, names)
     by_owner = f"have an owner create it: {create_publication(pipeline.source.publications[0], names, lists)}"
     foreign = [str(table.name) for table in tables if not table.owns]
     if foreign:
         return fail(AREA, what, f"does not exist, and {role.name} does not own {', '.join(foreign)}", by_owner)
     if not role.may_create_in_database:
-        database = quoted_identifier(connection.info.dbname)
+        database = quoted_identifier(at_source.connection.info.dbname)
         remedy = f"GRANT CREATE ON DATABASE {database} TO {quoted_identifier(role.name)}, or {by_owner}"
         return fail(AREA, what, f"does not exist, and {role.name} may not create in this database", remedy)
     return ok(AREA, what, "does not exist yet: sync creates it")

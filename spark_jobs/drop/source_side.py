@@ -20,6 +20,7 @@ from spark_jobs.postgres.publication import find_publication, publication_owner
 from spark_jobs.postgres.publication_comment import PublicationComment, may_write_comment
 from spark_jobs.postgres.slot import Slot, find_slot, flushed_lsn, require_logical, require_plugin
 from spark_jobs.qualified_name import quoted_identifier
+from spark_jobs.tables.at_source import AtSource
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _check_slot(control: Connection, pipeline: Pipeline, slot: Slot, owner: Lake
     source = pipeline.source
     require_logical(slot, control.info.dbname)
     require_plugin(slot, source.plugin)
-    if is_read_for_another(control, source, owner.log):
+    if is_read_for_another(AtSource(control, pipeline), owner.log):
         raise SlotError(
             f"slot {slot.slot_name} is read for another lake than {pipeline.lake.path}: the comment of publication"
             f" {source.publications[0]} names its change log",

@@ -28,9 +28,9 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.tables.followed_tables import all_followed_names, require_followed
+from spark_jobs.tables.at_source import all_followed_names, resolved
+from spark_jobs.tables.followed_tables import require_followed
 from spark_jobs.tables.ledger import Ledger
-from spark_jobs.tables.matching_tables import resolved
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from spark_jobs.options.folder_template import UNREPRESENTABLE_FOLDER
 from spark_jobs.postgres.connection import connected
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.matching_tables import resolved
+from spark_jobs.tables.at_source import resolved
 from spark_jobs.writers.delta_fields import PHYSICAL
 
 # Spark keeps so many characters of a text in statistics

@@ -33,9 +33,8 @@ from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, plans
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.at_source import all_followed_names, resolved
 from spark_jobs.tables.ledger import Ledger
-from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.writers.simpler_table import TableSimplified, simplify
 from spark_jobs.writers.table_upkeep import TableFiles, TableKept, keep_table_small
 

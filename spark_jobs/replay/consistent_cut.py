@@ -18,7 +18,7 @@ from spark_jobs.lake.cuts import Cut, cut_at_end, cut_until, latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.points import Point
-from spark_jobs.tables.followed_tables import all_followed_names
+from spark_jobs.tables.at_source import all_followed_names
 from spark_jobs.tables.ledger import Ledger
 
 _NEXT = "wait for the next sync, or run `postgres-cdc sync`"

@@ -26,8 +26,8 @@ from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.replay import ReplayReport, TableReplayed, followed_tables
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
+from spark_jobs.tables.at_source import resolved
 from spark_jobs.tables.ledger import Ledger
-from spark_jobs.tables.matching_tables import resolved
 from spark_jobs.writers.delta_table import column_numbers, table_at
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.run import Run
-from spark_jobs.tables.followed_tables import all_followed_names, require_followed
+from spark_jobs.tables.at_source import all_followed_names, resolved
+from spark_jobs.tables.followed_tables import require_followed
 from spark_jobs.tables.ledger import Ledger
-from spark_jobs.tables.matching_tables import resolved
 
 Outcome = Literal[
     "applied", "nothing to apply", "already applied", "rebuilt", "in its snapshot", "not applied yet", "stopped"

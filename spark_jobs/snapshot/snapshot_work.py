@@ -18,8 +18,8 @@ from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.tables.followed_tables import followed_names, watched_tables
-from spark_jobs.tables.matching_tables import refreshed
+from spark_jobs.tables.at_source import AtSource
+from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.selected_columns import require_withheld
 from spark_jobs.tables.stopped_tables import stopped_tables
 
@@ -76,19 +76,19 @@ def wanted_snapshots(
     if checkpoint is None:
         raise no_change_log(log.path)
     with connected(pipeline.source.dsn) as connection:
-        pipeline = refreshed(connection, pipeline)
-        table_names = followed_names(connection, pipeline) if names is None else tuple(names)
-        stopped = {table.name: table.error for table in stopped_tables(connection, pipeline, table_names, ())}
+        at_source = AtSource(connection, pipeline).now()
+        table_names = at_source.followed_names() if names is None else tuple(names)
+        stopped = {table.name: table.error for table in stopped_tables(at_source, table_names, ())}
         for name, error in stopped.items():
             if reasons is None or name not in reasons:
                 raise error
         table_names = tuple(name for name in table_names if name not in stopped)
-        require_withheld(connection, pipeline)
-        if masked := MaskedNow.of(connection, pipeline):
+        require_withheld(at_source)
+        if masked := MaskedNow.of(at_source):
             masked.since(last_look(log, checkpoint), log, checkpoint)
-    return SnapshotWork(run.of(pipeline), table_names, checkpoint, connect, reasons or {}, asked), stopped
+    return SnapshotWork(run.of(at_source.pipeline), table_names, checkpoint, connect, reasons or {}, asked), stopped
 
 
 def require_same_server(connection: Connection, work: SnapshotWork) -> None:
     """Raises BreakError unless the connection is to the server that the change log was read from."""
-    check_identity(work.pipeline, work.checkpoint, slot_identity(connection, work.pipeline))
+    check_identity(work.pipeline, work.checkpoint, slot_identity(AtSource(connection, work.pipeline)))

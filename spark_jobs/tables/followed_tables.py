@@ -8,12 +8,9 @@ from collections.abc import Collection, Sequence
 from spark_jobs.change_log.window_marker import FollowedSince, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError
-from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.fingerprints import Watched
-from spark_jobs.postgres.publication import Publication, find_publications, no_publication
 from spark_jobs.postgres.published_tables import add_table
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.tables.matching_tables import resolved
 
 
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
@@ -39,49 +36,10 @@ def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
     return tuple(table.name for table in pipeline.tables)
 
 
-def followed_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """The tables to follow: the configuration's, in its order, otherwise the publication's. ``pipeline``: with what its
-    patterns match. Raises PreconditionError if there is neither."""
-    names = configured_names(pipeline)
-    if names or (names is not None and not pipeline.tables_of_publication):
-        return names
-    publication = _publication_that_names(connection, pipeline)
-    return publication.tables if names is None else names
-
-
 def configured_relations(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
     """The source tables of ``configured_names``, and raises as that does."""
     names = configured_names(pipeline)
     return None if names is None else pipeline.relations(names)
-
-
-def looked_at_names(connection: Connection, pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """The source tables of ``followed_names``, and those that their publication excludes. A publication FOR ALL TABLES
-    keeps no trace of a table that was excluded for a time: only a look at the catalogue during that time shows it."""
-    names, patterns = configured_relations(pipeline), pipeline.patterns
-    if names is not None and (patterns is None or not pipeline.source.has_publications):
-        return names
-    publication = _publication_that_names(connection, pipeline)
-    excluded = (*publication.excluded, *publication.excluded_partitions)
-    if names is None or patterns is None:
-        return tuple(dict.fromkeys((*publication.tables, *excluded)))
-    return tuple(dict.fromkeys((*names, *filter(patterns.follows, excluded))))
-
-
-def _publication_that_names(connection: Connection, pipeline: Pipeline) -> Publication:
-    publication = find_publications(connection, pipeline.source.publications)
-    if publication is None:
-        raise no_publication(pipeline.source.publications)
-    return publication
-
-
-def all_followed_names(pipeline: Pipeline) -> tuple[QualifiedName, ...]:
-    """``followed_names``; connects to the source only if the configuration names no tables."""
-    names = configured_names(resolved(pipeline))
-    if names is not None:
-        return names
-    with connected(pipeline.source.dsn) as connection:
-        return followed_names(connection, pipeline)
 
 
 def nothing_followed(pipeline: Pipeline) -> PreconditionError:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.catalogue import relation_facts
-from spark_jobs.postgres.connection import Connection
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
+from spark_jobs.tables.at_source import AtSource
 
 
-def masked_table_facts(connection: Connection, pipeline: Pipeline) -> tuple[RelationFacts, ...]:
+def masked_table_facts(at_source: AtSource) -> tuple[RelationFacts, ...]:
     """The facts of all tables with a mask. Raises ConfigurationError if a masked table or column does not exist. Then
     nothing may be read: it may have another name now, under which its values would be sent unmasked.
 
     A table that only a pattern names is left out if the mask does not fit it: it alone is stopped, and a window that
     holds rows of it is refused."""
+    pipeline, connection = at_source.pipeline, at_source.connection
     masks = pipeline.masks
     facts = relation_facts(connection, names=tuple(masks), masks=masks) if masks else ()
     faults = {table.name: why_mask_does_not_fit(table, masks[table.name]) for table in facts}
@@ -46,6 +46,6 @@ def why_mask_does_not_fit(facts: RelationFacts, mask: TableMask) -> Configuratio
     return None
 
 
-def mask_words(connection: Connection, pipeline: Pipeline) -> Mapping[QualifiedName, str]:
+def mask_words(at_source: AtSource) -> Mapping[QualifiedName, str]:
     """For each masked table the word of its masks, as in ``TableState.mask``. Raises as ``masked_table_facts`` does."""
-    return {table.name: table.mask for table in masked_table_facts(connection, pipeline)}
+    return {table.name: table.mask for table in masked_table_facts(at_source)}

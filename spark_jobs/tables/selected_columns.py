@@ -8,30 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_jobs.configuration import ColumnSelection, Pipeline
+from spark_jobs.configuration import ColumnSelection
 from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError
 from spark_jobs.postgres.catalogue import relation_facts
-from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.publication import Publication, ensure_publications
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE
 from spark_jobs.postgres.published_tables import ColumnLists, PublishedTable, published_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import for_each_part
+from spark_jobs.tables.at_source import AtSource
 
 
-def publication_in_step(connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]) -> Publication:
+def publication_in_step(at_source: AtSource, names: Sequence[QualifiedName]) -> Publication:
     """The publication that sends the source tables ``names``: ours is created or altered to send just these, and of
     them just the columns that the configuration chose. See ``ensure_publications``."""
-    lists = column_lists(connection, pipeline, names)
-    wanted = names if pipeline.alters_publication else None
-    return ensure_publications(connection, pipeline.source.publications, wanted, lists)
+    wanted = names if at_source.pipeline.alters_publication else None
+    lists = column_lists(at_source, names)
+    return ensure_publications(at_source.connection, at_source.source.publications, wanted, lists)
 
 
-def column_lists(connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]) -> ColumnLists:
+def column_lists(at_source: AtSource, names: Sequence[QualifiedName]) -> ColumnLists:
     """The column lists of our publication, for those of ``names`` that have a selection, in ``attnum`` order."""
-    selections = {name: selection for name, selection in pipeline.column_selections.items() if name in names}
-    facts = relation_facts(connection, names=tuple(selections)) if selections else ()
+    chosen = at_source.pipeline.column_selections.items()
+    selections = {name: selection for name, selection in chosen if name in names}
+    facts = relation_facts(at_source.connection, names=tuple(selections)) if selections else ()
     return {table.name: selected_columns(table, selections[table.name]) for table in facts}
 
 
@@ -88,14 +89,14 @@ def _without_whole_rows(facts: RelationFacts) -> str:
     return f"ALTER TABLE {facts.name} REPLICA IDENTITY DEFAULT"
 
 
-def require_withheld(connection: Connection, pipeline: Pipeline) -> None:
+def require_withheld(at_source: AtSource) -> None:
     """Raises PreconditionError if the publication sends columns that the configuration leaves out. Then nothing may be
     read, as the change log would hold them."""
-    selections = pipeline.column_selections
+    connection, selections = at_source.connection, at_source.pipeline.column_selections
     if not selections:
         return
     facts = {table.name: table for table in relation_facts(connection, names=tuple(selections))}
-    published = published_tables(connection, pipeline.source.publications, tuple(selections), for_reading=False)
+    published = published_tables(connection, at_source.source.publications, tuple(selections), for_reading=False)
     for name, sent in published.items():
         if name in facts and (error := why_not_withheld(selections[name], facts[name], sent)):
             raise error

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_jobs.configuration import Pipeline, Source, Table, named_twice
+from spark_jobs.configuration import Pipeline, Table, named_twice
 from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.options.column_options import NO_OPTIONS
 from spark_jobs.postgres.catalogue import relation_facts
-from spark_jobs.postgres.connection import Connection
-from spark_jobs.postgres.publication import Publication, find_publications, why_not_sent
+from spark_jobs.postgres.publication import why_not_sent
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.postgres.source_tables import SourceTable, no_table, source_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.schema.table_faults import binary_fault, table_faults
+from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 from spark_jobs.tables.selected_columns import columns_read, why_incomplete, why_not_selectable, why_not_withheld
 
@@ -33,9 +33,7 @@ class TablesAtSource:
     """What the source shows of the tables that are to be followed. ``existing`` and ``published``: by their names
     there; ``facts``: by those of the lake's tables, for all that are looked at closely."""
 
-    connection: Connection
-    pipeline: Pipeline
-    publication: Publication | None
+    at_source: AtSource
     existing: Mapping[QualifiedName, SourceTable]
     published: Mapping[QualifiedName, PublishedTable]
     facts: Mapping[QualifiedName, RelationFacts]
@@ -45,8 +43,7 @@ class TablesAtSource:
     @classmethod
     def of(
         cls,
-        connection: Connection,
-        pipeline: Pipeline,
+        at_source: AtSource,
         names: Sequence[QualifiedName],
         known: Collection[QualifiedName] = (),
         *,
@@ -55,12 +52,12 @@ class TablesAtSource:
         """``names``: of the lake's tables. Those that are ``known`` have been followed until now: faults of their keys
         or types show when changes are applied. ``thorough``: for the doctor, who looks before others do, and may wait
         for locks of tables."""
-        source, relations = pipeline.source, pipeline.relations(names)
-        publication = find_publications(connection, source.publications) if source.has_publications else None
+        connection, pipeline, source = at_source.connection, at_source.pipeline, at_source.source
+        relations = pipeline.relations(names)
         existing = source_tables(connection, relations)
         published = (
             published_tables(connection, source.publications, relations, for_reading=thorough)
-            if publication is not None
+            if at_source.publication is not None
             else {}
         )
         sent = published if source.has_publications else existing
@@ -75,13 +72,17 @@ class TablesAtSource:
         entering = [name for name in names if name not in known or pipeline.relation(name) in checked]
         facts = relation_facts(connection, names=pipeline.relations(entering), keys=keys) if entering else ()
         by_name = pipeline.by_name(entering, {fact.name: fact for fact in facts})
-        twice = tables_named_twice(connection, pipeline, names)
-        return cls(connection, pipeline, publication, existing, published, by_name, twice, thorough)
+        return cls(at_source, existing, published, by_name, tables_named_twice(at_source, names), thorough)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.at_source.pipeline
 
     @property
     def is_altered(self) -> bool:
         """Whether the publication is ours, and sync brings it in step."""
-        return self.pipeline.alters_publication and (self.publication is None or self.publication.ours)
+        publication = self.at_source.publication
+        return self.pipeline.alters_publication and (publication is None or publication.ours)
 
     def columns(self, table: Table) -> tuple[str, ...]:
         """Those that are sent, once our publication is in step."""
@@ -91,21 +92,21 @@ class TablesAtSource:
 
     def faults(self, table: Table) -> Iterator[CdcError]:
         """Every reason why the lake's table cannot be followed."""
-        name, source = table.relation, self.pipeline.source
+        name, source, publication = table.relation, self.at_source.source, self.at_source.publication
+        connection = self.at_source.connection
         if table.name in self.twice:
             yield named_twice(table)
         if name not in self.existing or (self.thorough and table.name not in self.facts):
-            yield no_table(self.connection, name)
+            yield no_table(connection, name)
             return
         if fault := self.existing[name].fault:
             yield fault
-        if self.publication is not None and not self.is_altered and (error := why_not_sent(self.publication, name)):
+        if publication is not None and not self.is_altered and (error := why_not_sent(publication, name)):
             yield error
         if self._may_not_join(name):
             quoted = str(name).replace("'", "''")
             yield PreconditionError(
-                f"{name} cannot join publication {source.publications[0]}: role {self.connection.info.user} does not"
-                " own it",
+                f"{name} cannot join publication {source.publications[0]}: role {connection.info.user} does not own it",
                 hint=f"ALTER TABLE {name} OWNER TO ..., or leave it out: exclude: ['{quoted}']",
             )
         sent = self.published.get(name)
@@ -116,7 +117,7 @@ class TablesAtSource:
 
     def _may_not_join(self, name: QualifiedName) -> bool:
         """One such table would hold up all that a pattern matches. One that is named by itself stops the statement."""
-        named = self.thorough and self.publication is not None
+        named = self.thorough and self.at_source.publication is not None
         matters = self.pipeline.patterns is not None or named
         return matters and self.is_altered and name not in self.published and not self.existing[name].owns
 
@@ -127,7 +128,7 @@ class TablesAtSource:
         if mask is not None and (misfit := why_mask_does_not_fit(facts, mask)):
             yield misfit
         if selection := pipeline.column_selections.get(name):
-            errors = [why_not_selectable(facts, selection, self.connection.info.server_version)]
+            errors = [why_not_selectable(facts, selection, self.at_source.connection.info.server_version)]
             if errors == [None] and sent is not None and not self.is_altered:
                 withheld = why_not_withheld(selection, facts, sent) if self.thorough else None
                 errors = [why_incomplete(selection, name, sent.columns), withheld]
@@ -147,25 +148,23 @@ class TablesAtSource:
 
 
 def stopped_tables(
-    connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName], known: Collection[QualifiedName]
+    at_source: AtSource, names: Sequence[QualifiedName], known: Collection[QualifiedName]
 ) -> tuple[TableStopped, ...]:
     """The lake's tables of ``names`` that cannot be followed, each with the reason; the others are not affected.
 
     Tables that are not ``known`` yet are checked before they enter the publication: the source itself would refuse
     every UPDATE and DELETE of a published table without a key.
     """
-    at_source = TablesAtSource.of(connection, pipeline, names, known)
-    firsts = ((name, next(at_source.faults(pipeline.table(name)), None)) for name in names)
+    tables = TablesAtSource.of(at_source, names, known)
+    firsts = ((name, next(tables.faults(at_source.pipeline.table(name)), None)) for name in names)
     return tuple(TableStopped(name, error) for name, error in firsts if error is not None)
 
 
-def tables_named_twice(
-    connection: Connection, pipeline: Pipeline, names: Sequence[QualifiedName]
-) -> Mapping[QualifiedName, SourceTable]:
+def tables_named_twice(at_source: AtSource, names: Sequence[QualifiedName]) -> Mapping[QualifiedName, SourceTable]:
     """Those of ``names`` that a source table has which a pattern matches, too: that table is not replicated."""
-    patterns = pipeline.patterns
+    pipeline, patterns = at_source.pipeline, at_source.pipeline.patterns
     further = [name for name in names if pipeline.table(name).shows and patterns is not None and patterns.follows(name)]
-    return source_tables(connection, further) if further else {}
+    return source_tables(at_source.connection, further) if further else {}
 
 
 def all_stopped(stopped: Sequence[TableStopped]) -> CdcError:
@@ -178,9 +177,10 @@ def all_stopped(stopped: Sequence[TableStopped]) -> CdcError:
     return type(first)(f"{first.what} (and {others}{more} cannot be replicated either)", hint=first.hint)
 
 
-def require_readable(connection: Connection, source: Source, names: tuple[QualifiedName, ...]) -> None:
+def require_readable(at_source: AtSource, names: tuple[QualifiedName, ...]) -> None:
     """With ``source.binary``, raises PreconditionError for the first table whose values cannot be read in binary.
     Tables that do not exist are ignored here."""
+    connection, source = at_source.connection, at_source.source
     if not source.binary:
         return
     published = published_tables(connection, source.publications, names, for_reading=False)

@@ -50,8 +50,8 @@ from spark_jobs.snapshot.export import CtidRange, ctid_ranges
 from spark_jobs.snapshot.exporter import BRIEF, exported_snapshot
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.tables.followed_tables import all_followed_names, require_followed
-from spark_jobs.tables.matching_tables import resolved
+from spark_jobs.tables.at_source import AtSource, all_followed_names, resolved
+from spark_jobs.tables.followed_tables import require_followed
 from spark_jobs.tables.stopped_tables import stopped_tables
 from spark_jobs.verify.compare_table import Thoroughness, Verification, compare_table
 from spark_jobs.verify.table_verified import TableVerified, VerifyReport
@@ -156,7 +156,9 @@ def _never_read_again(
 ) -> dict[QualifiedName, CdcError]:
     """Of the tables that need a snapshot, those of which ``sync`` cannot take one, with the reason that it gives."""
     waiting = [name for name, error in stopped.items() if isinstance(error, NeedsSnapshotError)]
-    return {table.name: table.error for table in stopped_tables(connection, pipeline, waiting, ())} if waiting else {}
+    if not waiting:
+        return {}
+    return {table.name: table.error for table in stopped_tables(AtSource(connection, pipeline), waiting, ())}
 
 
 def _reads(

@@ -30,8 +30,7 @@ from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
-from spark_jobs.tables.followed_tables import all_followed_names
-from spark_jobs.tables.matching_tables import resolved
+from spark_jobs.tables.at_source import all_followed_names, resolved
 from spark_jobs.verify.verify import verify
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.servers import Database
