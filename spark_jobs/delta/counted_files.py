@@ -113,7 +113,7 @@ class CountedFiles:
         filesystem, layout = table_filesystem(self.path), ds.ParquetFileFormat()
         fragments = [
             layout.make_fragment(
-                content_of(self.path, file.path) if _is_small(files) else file.path,
+                content_of(self.path, file.path) if len(files) == 1 and _is_small(file) else file.path,
                 filesystem=filesystem,
                 partition_expression=_known_of(file, self.schema),
                 file_size=file.size,
@@ -128,7 +128,7 @@ class CountedFiles:
         """The rows of these files that meet the condition, by default with all columns. Those of a small file are
         remembered: files are never changed, and their names never used again."""
         names = [*(columns or self.schema.names)]
-        if not _is_small(files):
+        if len(files) != 1 or not _is_small(files[0]):
             return self._rows_of_many(files, condition, names)
         remembered, name = self.path.storage.memory(_SmallFiles), f"{self.path}/{files[0].path}"
         return remembered.value(name, lambda: self.dataset(files).to_table()).filter(condition).select(names)
@@ -136,7 +136,7 @@ class CountedFiles:
     def _rows_of_many(self, files: Sequence[DataFile], condition: pc.Expression, names: Sequence[str]) -> pa.Table:
         """Where most of a row group's rows meet the condition, as where one table changes, a filter would copy them.
         Row groups are chosen by the metadata of large files, which are read one after the other."""
-        whole, large = self.dataset(files), {file.path for file in files if file.size > _HELD_BYTES}
+        whole, large = self.dataset(files), {file.path for file in files if not _is_small(file)}
         parts, size = list[ds.ParquetFileFragment](), 0
         for file in whole.get_fragments(condition):
             if file.path not in large:
@@ -206,8 +206,8 @@ def rows_where(mask: pa.Array, rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.slice(places[0], len(places)) if is_one_run else rows.filter(mask)
 
 
-def _is_small(files: Sequence[DataFile]) -> bool:
-    return len(files) == 1 and files[0].size <= _HELD_BYTES
+def _is_small(file: DataFile) -> bool:
+    return file.size <= _HELD_BYTES
 
 
 def _data_file(action: Mapping[str, Any]) -> DataFile:
