@@ -24,7 +24,7 @@ from benchmarks.measurement import temporary_folder
 from benchmarks.workload import MIXED, make_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres, wheel_binaries
-from spark_jobs.snapshot.chunks.read_plan import ReadRecord
+from spark_jobs.snapshot.chunks.read_record import ReadRecord
 
 _DSN_VARIABLE = "POSTGRES_CDC_KILLED_DSN"
 _READS = "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'mixed'"

@@ -16,7 +16,7 @@ from spark_jobs.progress import Progress, Step
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
-    from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress
+    from spark_jobs.snapshot.chunks.snapshot_progress import SnapshotProgress
 
 _SECONDS = 60.0  # between two observations: each is an event that Dagster stores
 
@@ -52,7 +52,8 @@ def observed(
 
 def progress_of(lake: Lake, name: QualifiedName) -> SnapshotProgress | None:
     """None if no snapshot of it is read in chunks. Raises LakeError."""
-    from spark_jobs.snapshot.chunks.read_plan import ReadRecord, SnapshotProgress
+    from spark_jobs.snapshot.chunks.read_record import ReadRecord
+    from spark_jobs.snapshot.chunks.snapshot_progress import SnapshotProgress
 
     record = ReadRecord(lake, name)
     plan = record.plan()

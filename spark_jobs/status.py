@@ -25,7 +25,7 @@ from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.postgres.slot import find_slot, require_plugin
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.differing_columns import SAME_COLUMNS, DifferingColumns
-from spark_jobs.snapshot.chunks.read_plan import SnapshotProgress, snapshot_progress
+from spark_jobs.snapshot.chunks.snapshot_progress import SnapshotProgress, snapshot_progress
 from spark_jobs.tables.at_source import AtSource, matching_in_lake
 from spark_jobs.tables.catalogue_changes import change_without_event, changed_without_event, is_of_earlier_chapter
 from spark_jobs.tables.configured_otherwise import shows_another

@@ -102,7 +102,7 @@ def _reads_on(blueprint: Blueprint) -> bool:
     """Whether a run has ended before the snapshot of a large table was read to its end."""
     from spark_jobs.change_log.log import ChangeLog
     from spark_jobs.lake.table_state import table_state
-    from spark_jobs.snapshot.chunks.read_plan import plans
+    from spark_jobs.snapshot.chunks.read_record import plans
 
     lake = blueprint.pipeline.lake
     read_plans = [plan for plan in plans(lake) if str(plan.name) in blueprint.followed_keys]

@@ -27,7 +27,7 @@ from spark_jobs.storage import Location
 from spark_jobs.writers.leftovers import PARTIAL_LOG, files_without_table
 
 _LOG = "_delta_log/"
-# what staging.py and read_plan.py make, and what a doctor that was killed leaves
+# what staging.py and read_record.py make, and what a doctor that was killed leaves
 _STAGED = re.compile(r"[^/]+/[^/]+/(\d+-[0-9a-f]{16}|chunks)/.+")
 _PROBE = re.compile(r"\.postgres-cdc-doctor-\w+")
 _LOGS: dict[str, Kind] = {

@@ -32,7 +32,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.schema.net_columns import value
-from spark_jobs.snapshot.chunks.read_plan import plans
+from spark_jobs.snapshot.chunks.read_record import plans
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location

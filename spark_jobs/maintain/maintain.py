@@ -31,7 +31,8 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.write_guard import WriteGuard, write_guard
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, plans
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan
+from spark_jobs.snapshot.chunks.read_record import ReadRecord, plans
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.at_source import all_followed_names, resolved
 from spark_jobs.tables.ledger import Ledger

@@ -14,7 +14,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot.chunks.chunk_readers import Pace
 from spark_jobs.snapshot.chunks.chunked_table import chunked_tables, large_tables
-from spark_jobs.snapshot.chunks.read_plan import ReadRecord, plans
+from spark_jobs.snapshot.chunks.read_record import ReadRecord, plans
 from spark_jobs.snapshot.chunks.snapshot_in_chunks import snapshot_in_chunks
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot, cuts_forgotten, snapshot_tables

@@ -17,7 +17,7 @@ from spark_jobs.configuration import Adopted, Table
 from spark_jobs.errors import LakeError, PreconditionError
 from spark_jobs.snapshot import table_read
 from spark_jobs.snapshot.chunks.adoption import Adoption
-from spark_jobs.snapshot.chunks.read_plan import ReadRecord
+from spark_jobs.snapshot.chunks.read_record import ReadRecord
 from spark_jobs.storage import Storage
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify

@@ -19,7 +19,8 @@ from spark_jobs.errors import LakeInUseError, SnapshotWaitsError
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.run import Run
 from spark_jobs.snapshot.chunks import finish
-from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, plans
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan
+from spark_jobs.snapshot.chunks.read_record import ReadRecord, plans
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import capture, snapshot
 from spark_jobs.writers.whole_table import WrittenFiles

@@ -25,7 +25,8 @@ from spark_jobs.snapshot.adopted.copied_table import CopiedTable, not_adopted
 from spark_jobs.snapshot.chunks.partial_table import PartialTable
 from spark_jobs.snapshot.chunks.planned_columns import AlteredTableError, PlannedColumn, PlannedColumns
 from spark_jobs.snapshot.chunks.read_by_key import has_readable_key
-from spark_jobs.snapshot.chunks.read_plan import ReadPlan, ReadRecord, ReadSoFar, RecordedFiles, generation_of
+from spark_jobs.snapshot.chunks.read_plan import ReadPlan, generation_of
+from spark_jobs.snapshot.chunks.read_record import ReadRecord, ReadSoFar, RecordedFiles
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.snapshot.chunks.transactions_seen import TransactionsSeen
 from spark_jobs.snapshot.export import ExportedSnapshot

@@ -40,7 +40,8 @@ from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, p
 from spark_jobs.snapshot.chunks.correct import corrected
 from spark_jobs.snapshot.chunks.planned_columns import AlteredTableError, ColumnsNow, VoidPlanError, are_named_alike
 from spark_jobs.snapshot.chunks.read_by_key import queries_by_key
-from spark_jobs.snapshot.chunks.read_plan import ReadSoFar, generation_of, rows_of
+from spark_jobs.snapshot.chunks.read_plan import generation_of
+from spark_jobs.snapshot.chunks.read_record import ReadSoFar, rows_of
 from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, TableToRead

@@ -22,7 +22,7 @@ from spark_jobs.snapshot.chunks.chunk_readers import (
 from spark_jobs.snapshot.chunks.chunked_table import ChunkedTable, as_planned, chunked_tables
 from spark_jobs.snapshot.chunks.finish import finished
 from spark_jobs.snapshot.chunks.planned_columns import AlteredTableError, ColumnsNow, VoidPlanError
-from spark_jobs.snapshot.chunks.read_plan import ReadSoFar, RecordedFiles
+from spark_jobs.snapshot.chunks.read_record import ReadSoFar, RecordedFiles
 from spark_jobs.snapshot.read_on_driver import range_threads, read_tasks
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.snapshot_work import require_same_server
