@@ -41,13 +41,14 @@ class FingerprintPart:
     ``parent`` and ``attached`` are the OID and ``xmin`` from ``pg_inherits``, 0 for the table itself.
     ``made_as_partition``: it was created by CREATE TABLE ... PARTITION OF, so it held no rows before. ``changed`` is
     the ``xmin`` of its ``pg_class`` row. ``attributes``: the ``xmin`` of each of its ``pg_attribute`` and
-    ``pg_attrdef`` rows. ``placed`` changes when it moves to another schema and, if its changes come by name, when it is
-    renamed. ``identity``: the columns that identify the row of a change. ``indexes``: those that may have
-    been its replica identity, with their ``xmin``; none if the messages tell which one it was. ``primary_key``: the OID
-    of that constraint, which a REINDEX does not change; None if there is none, or if rows have another replica
-    identity, without which the source refuses to update and delete what is published. ``declared_key``: the OID of the
-    unique constraint or index behind the key that the configuration declares. ``bound``: as PostgreSQL prints it; None
-    for a partition that is being detached. ``partition_key``: set if it is partitioned itself.
+    ``pg_attrdef`` rows; None without columns. ``placed`` changes when it moves to another schema and, if its changes
+    come by name, when it is renamed. ``identity``: the columns that identify the row of a change. ``indexes``: those
+    that may have been its replica identity, with their ``xmin``; none if the messages tell which one it was.
+    ``primary_key``: the OID of that constraint, which a REINDEX does not change; None if there is none, or if rows
+    have another replica identity, without which the source refuses to update and delete what is published.
+    ``declared_key``: the OID of the unique constraint or index behind the key that the configuration declares.
+    ``bound``: as PostgreSQL prints it; None for a partition that is being detached. ``partition_key``: set if it is
+    partitioned itself.
     """
 
     relid: int
@@ -59,7 +60,7 @@ class FingerprintPart:
     relfilenode: int
     reltoastrelid: int
     changed: int
-    attributes: str
+    attributes: str | None
     placed: str
     identity: str
     indexes: tuple[str, ...]

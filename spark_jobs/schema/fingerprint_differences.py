@@ -66,7 +66,8 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     followed = {change.attnum for change in widened}
     reasons = [*_membership(before, after), *_type_changes(before, after, followed), *_types(before, after)]
     reasons += filter(None, [why_masked_otherwise(before.mask_word, after.mask_word)])
-    reasons += [*_names_taken_over(before, after), *_no_longer_generated(before, after)]
+    reasons += [*_names_taken_over(before, after), *_names_of_unseen(before, after)]
+    reasons += _no_longer_generated(before, after)
     moved: list[MovedFile] = []
     known = {part.relid: part for part in before.parts}
     if not _keeps_missing_values(known, after):
@@ -181,6 +182,21 @@ def _names_taken_over(before: Fingerprint, after: Fingerprint) -> list[str]:
     ]
 
 
+def _names_of_unseen(before: Fingerprint, after: Fingerprint) -> list[str]:
+    """New columns that may have the name of one that no look has shown: its rows are sent as theirs are. It was added
+    and dropped before them, and only its number is left. (A message that has one of the later new columns, and lacks
+    the first, fits no description of the table.)"""
+    now, old = _altered(after), _altered(before)
+    numbers = {column.attnum for column in after.columns}
+    unseen = now.keys() - old.keys() - numbers if old else set()
+    first = {min((number for number in numbers if number > gone), default=0) for gone in unseen}
+    return [
+        f"column {late.attname} may have the name of one that was added and dropped before it"
+        for late in after.columns
+        if late.attnum in first
+    ]
+
+
 def _no_longer_generated(before: Fingerprint, after: Fingerprint) -> list[str]:
     """Columns that keep their values, and are sent from now on, after DROP EXPRESSION."""
     generated = {column.attnum for column in before.columns if column.attgenerated}
@@ -193,7 +209,7 @@ def _no_longer_generated(before: Fingerprint, after: Fingerprint) -> list[str]:
 
 def _altered(of: Fingerprint) -> dict[int, int]:
     """For each column, dropped ones included, the transaction that altered it last."""
-    rows = next((part.attributes for part in of.parts if part.relid == of.relid), "")
+    rows = next((part.attributes for part in of.parts if part.relid == of.relid), None) or ""
     pairs = (row.split(":") for row in rows.split() if row[0].isdigit())
     return {int(attnum): int(xmin) for attnum, xmin in pairs}
 

@@ -81,6 +81,16 @@ EVENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "parted",
         "column c was added",
     ),
+    "added, dropped, and added again": (
+        (
+            "ALTER TABLE narrow ADD c int",
+            "UPDATE narrow SET c = 1 WHERE id = 1",
+            "ALTER TABLE narrow DROP c",
+            "ALTER TABLE narrow ADD c int",
+        ),
+        "narrow",
+        "column c may have the name of one that was added and dropped before it",
+    ),
     "an expression dropped: the column is sent from then on": (
         (
             "ALTER TABLE narrow ADD g int GENERATED ALWAYS AS (n * 2) STORED",

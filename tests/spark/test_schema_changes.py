@@ -139,6 +139,13 @@ READ_AGAIN: dict[str, tuple[str, ...]] = {
         "ALTER TABLE {t} RENAME d TO e",
         "ALTER TABLE {t} ADD d text DEFAULT 'later'",
     ),
+    "added_dropped_and_added": (
+        "ALTER TABLE {t} ADD d text DEFAULT 'd'",
+        "UPDATE {t} SET d = 'before' WHERE id < 4",
+        "ALTER TABLE {t} DROP d",
+        "ALTER TABLE {t} ADD d text DEFAULT 'later'",
+        "UPDATE {t} SET d = 'after' WHERE id IN (3, 5)",
+    ),
     "seen_between": (
         "ALTER TABLE {t} RENAME a TO x",
         "UPDATE {t} SET x = 'between' WHERE id < 4",
