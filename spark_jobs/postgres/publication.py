@@ -18,7 +18,7 @@ from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.own_ddl import own_ddl
 from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.postgres.publication_comment import PublicationComment, write_comment
-from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, excluded_sql, members_sql
+from spark_jobs.postgres.publication_members import excluded_sql, members_sql
 from spark_jobs.postgres.published_tables import ColumnLists, PublishedTable, add_table, published_tables
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName, quoted_identifier
@@ -96,10 +96,12 @@ SELECT obj_description(pub.oid, 'pg_publication'), pub.pubviaroot,
    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE NOT pub.pubviaroot AND c.relkind = 'p')
 FROM pub
 """
-_WITH_LIST_OR_FILTER = """
-SELECT n.nspname, c.relname FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
+# lists and filters have columns in this catalogue since PostgreSQL 15
+_ENTRIES = """
+SELECT n.nspname, c.relname, coalesce(to_jsonb(r)->>'prattrs', to_jsonb(r)->>'prqual') IS NOT NULL
+FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
 JOIN pg_catalog.pg_class c ON c.oid = r.prrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE p.pubname = %s AND (r.prattrs IS NOT NULL OR r.prqual IS NOT NULL)
+WHERE p.pubname = %s
 """
 
 
@@ -154,8 +156,8 @@ def ensure_publications(
         if tables is None:
             raise no_publication(names)
         _create(connection, names[0], tables, lists)
-    elif publication.ours and tables is not None and not _in_step(connection, publication, tables, lists):
-        _set_tables(connection, names[0], tables, lists)
+    elif publication.ours and tables is not None and (steps := _steps(connection, publication, tables, lists)):
+        _alter(connection, names[0], steps)
     else:
         _check(publication, tables)
         return publication
@@ -205,23 +207,28 @@ def publication_owner(connection: Connection, name: str) -> str:
     return "" if row is None else str(row[0])
 
 
-def _in_step(
+def _steps(
     connection: Connection, publication: Publication, tables: Sequence[QualifiedName], lists: ColumnLists
-) -> bool:
-    """Whether our publication has exactly these tables, each with its column list and no row filter."""
-    if set(publication.tables) != set(tables):
-        return False
-    listed = {*_with_list_or_filter(connection, publication.name), *lists} & set(tables)
+) -> list[sql.Composed]:
+    """What gives our publication exactly these tables, each with its column list and no row filter.
+
+    An entry that stays keeps its OID; with another column list it gets a new one, so its table needs a snapshot. Only
+    tables whose entries change are locked: SET TABLE would lock all of them, and wait for a VACUUM of any.
+    """
+    with source_errors(f"publication {publication.name} could not be read"):
+        rows = connection.execute(_ENTRIES, (publication.name,)).fetchall()
+    entries = {QualifiedName(nspname, relname): is_narrowed for nspname, relname, is_narrowed in rows}
+    listed = {*(name for name, is_narrowed in entries.items() if is_narrowed), *lists} & set(tables)
     published = published_tables(connection, [publication.name], sorted(listed), for_reading=False) if listed else {}
-    return all(_is_in_step(published.get(table), lists.get(table)) for table in listed)
-
-
-def _with_list_or_filter(connection: Connection, name: str) -> set[QualifiedName]:
-    """The tables that are in the publication with a column list or a row filter."""
-    if connection.info.server_version < SCHEMAS_AND_LISTS_SINCE:
-        return set()
-    with source_errors(f"publication {name} could not be read"):
-        return {QualifiedName(*row) for row in connection.execute(_WITH_LIST_OR_FILTER, (name,)).fetchall()}
+    others = {name for name in listed if not _is_in_step(published.get(name), lists.get(name))}
+    gone = sorted((entries.keys() - set(tables)) | (others & entries.keys()))
+    added = [name for name in tables if name not in entries or name in others]
+    if gone or added:
+        steps = [sql.SQL("DROP TABLE {}").format(_entries(gone, NO_LISTS))] if gone else []
+        return [*steps, *([sql.SQL("ADD TABLE {}").format(_entries(added, lists))] if added else [])]
+    # somebody else has added a schema
+    is_wider = set(publication.tables) != set(tables)
+    return [sql.SQL("SET TABLE {}").format(_entries(tables, lists))] if is_wider else []
 
 
 def _is_in_step(published: PublishedTable | None, columns: tuple[str, ...] | None) -> bool:
@@ -237,11 +244,10 @@ def _create(connection: Connection, name: str, tables: Sequence[QualifiedName], 
         write_comment(connection, name, PublicationComment())
 
 
-def _set_tables(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:
-    """An unchanged entry keeps its OID. One with another column list gets a new OID, so its table needs a snapshot."""
-    statement = sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(sql.Identifier(name), _entries(tables, lists))
+def _alter(connection: Connection, name: str, steps: Sequence[sql.Composed]) -> None:
     with own_ddl(connection, f"publication {name} cannot be brought in step with the configuration"):
-        connection.execute(statement)
+        for step in steps:
+            connection.execute(sql.SQL("ALTER PUBLICATION {} {}").format(sql.Identifier(name), step))
 
 
 def _entries(tables: Sequence[QualifiedName], lists: ColumnLists) -> sql.Composed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 
-from spark_jobs.errors import PreconditionError
+from spark_jobs.errors import PreconditionError, SourceError
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.qualified_name import QualifiedName
@@ -26,6 +26,25 @@ def test_our_publication_is_kept_in_step(every_database: Database) -> None:
         assert ensure_publications(connection, ['odd "name"'], [B, A]).tables == (B, A)
         assert ensure_publications(connection, ['odd "name"'], [B]).tables == (B,)
         assert ensure_publications(connection, ['odd "name"'], None).tables == (B,)
+
+
+def test_other_tables_are_not_locked(every_database: Database) -> None:
+    """A VACUUM of a large table has this lock for hours."""
+    every_database.execute(*TABLES)
+    entries = "SELECT oid FROM pg_publication_rel WHERE prrelid = 'a'::regclass"
+    with connected(SecretStr(every_database.dsn)) as connection, every_database.connect() as session:
+        ensure_publications(connection, ["p"], [A])
+        entry = every_database.execute(entries)
+        session.execute("BEGIN")
+        session.execute("LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE")
+        connection.execute("SET lock_timeout = '1s'")
+        assert ensure_publications(connection, ["p"], [A, B]).tables == (B, A)
+        assert ensure_publications(connection, ["p"], [A]).tables == (A,)
+        assert every_database.execute(entries) == entry
+        with pytest.raises(SourceError, match="another session holds a lock"):
+            ensure_publications(connection, ["p"], [B])
+        session.execute("COMMIT")
+        assert ensure_publications(connection, ["p"], [B]).tables == (B,)
 
 
 def test_partitioned_root_is_published_by_its_own_name(every_database: Database) -> None:
