@@ -80,6 +80,18 @@ class Commit:
         return KnownCommit(self.version, self.id)
 
     @property
+    def operation(self) -> str:
+        """What its writer calls it, such as MERGE; empty if it does not say."""
+        return next((str(each.get("operation", "")) for each in self.actions("commitInfo")), "")
+
+    @property
+    def restored_version(self) -> int | None:
+        """The version that a RESTORE brought back; None if it was named by a time."""
+        parameters = next((each.get("operationParameters") for each in self.actions("commitInfo")), None) or {}
+        version = parameters.get("version")
+        return None if version is None else int(version)
+
+    @property
     def output_rows(self) -> int:
         """The number of rows that the commit wrote, by its own metrics; 0 if it has none."""
         metrics = next((each.get("operationMetrics") for each in self.actions("commitInfo")), None) or {}

@@ -108,8 +108,8 @@ class TableState:
 
     @property
     def is_lost(self) -> bool:
-        """Whether Delta's log clean-up has removed the commit that says how far the table is. Then it needs a new
-        snapshot."""
+        """Whether Delta's log no longer says how far the table is: clean-up has removed that commit, or a version was
+        restored by its time. Then it needs a new snapshot."""
         return self.generation == NO_GENERATION
 
     @property
@@ -132,8 +132,8 @@ def note_lost_commit(path: Location, number: int, version: int) -> None:
     way.
     """
     _log.warning(
-        "%s has lost commit %d of this pipeline (Delta version %d): another writer has replaced it, or an older copy of"
-        " the table was put back; what it held is applied again",
+        "%s has lost commit %d of this pipeline (Delta version %d): another writer has replaced it, or an older copy or"
+        " version of the table was restored; what it held is applied again",
         path,
         number,
         version,
@@ -181,7 +181,10 @@ def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: s
         for txn, commit in _transactions(log):
             ours = ours or txn.app_id.startswith(TXN_PREFIX)
             if txn.app_id == app_id:
-                return _state(lake, name, log.version, txn.version, commit)
+                restored = None if commit is None else _restored_since(log, commit)
+                if restored is None:
+                    return _state(lake, name, log.version, txn.version, commit)
+                return _restored_state(name, log, txn, restored)
         if not ours and (known := _forgotten_state(lake, name, log)):
             return known
     if not ours:
@@ -222,6 +225,25 @@ def _transactions(log: TransactionLog) -> Iterator[tuple[Transaction, Commit | N
             yield txn, commit
     for txn in log.checkpoint_transactions():
         yield txn, None
+
+
+def _restored_since(log: TransactionLog, commit: Commit) -> Commit | None:
+    """The last RESTORE since ``commit``. It leaves the newest transaction identifiers as they are."""
+    since = map(log.commit, range(log.version, commit.version, -1))
+    return next((other for other in since if other is not None and other.operation == "RESTORE"), None)
+
+
+def _restored_state(name: QualifiedName, log: TransactionLog, newest: Transaction, restore: Commit) -> TableState:
+    """The state that a RESTORE brought back; what was written since is applied again, by commits with further numbers.
+    Lost if Delta's log does not tell which version that was, or no longer has it."""
+    version = restore.restored_version
+    earlier = () if version is None else _transactions(log.at(version))
+    commit = next((commit for txn, commit in earlier if txn.app_id == newest.app_id), None)
+    if commit is None:
+        return _lost(name, log.version, newest.version)
+    if (before := _restored_since(log.at(version or 0), commit)) is not None:
+        return _restored_state(name, log, newest, before)
+    return state_written(name, log.version, newest.version, commit.user_metadata, commit.known)
 
 
 def _state(lake: Lake, name: QualifiedName, version: int, commits: int, commit: Commit | None) -> TableState:

@@ -108,7 +108,7 @@ def _state(pipeline: Pipeline, name: QualifiedName) -> TableState:
     """The table's state, by its own commits and the latest cut. Raises LakeError if it is unknown."""
     state = Ledger.required(pipeline.lake).state_of(name)
     if state is None or state.is_lost:
-        lost = ": Delta's log clean-up has removed the commit that says how far the table is"
+        lost = ": Delta's log no longer says how far the table is"
         what = " has no snapshot yet" if state is None else lost
         raise LakeError(f"{name}{what}", hint=new_snapshot(name))
     return state

@@ -47,7 +47,7 @@ def needs_new_generation(
     if another := shows_another(pipeline, state):
         return another
     if state.is_lost:
-        what = f"{name}: Delta's log clean-up has removed the commit that says how far the table is"
+        what = f"{name}: Delta's log no longer says how far the table is"
         return NeedsSnapshotError(what, hint=new_snapshot(name))
     if why := configured_otherwise(pipeline, state, pipeline.salt_word_of(name)):
         return NeedsSnapshotError.because(name, why)
