@@ -14,6 +14,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cdc_assets.cli.chosen_tables import one_table_option
 from cdc_assets.cli.json_output import json_line
 from cdc_assets.cli.options import config_option, output_options_of_changes, read_point
 from cdc_assets.cli.outcome import Outcome
@@ -41,7 +42,7 @@ class ChangesCounted:
 
 @click.command("changes")
 @config_option
-@click.option("--table", "-t", metavar="NAME", help="The table.")
+@one_table_option
 @click.option("--from", "from_", metavar="LSN|TIME", callback=read_point, help="Default: all that the log still has.")
 @click.option("--to", metavar="LSN|TIME", callback=read_point, help="Where the range ends, exclusive. Default: now.")
 @click.option("--partition", metavar="START-END", help="In place of both: a partition's key in Dagster.")

@@ -32,6 +32,21 @@ def table_option(function: CommandFunction) -> CommandFunction:
     return option(function)
 
 
+def one_table_option(function: CommandFunction) -> CommandFunction:
+    """``--table``, as a name in the parameter ``table``; None without one. Others take several: a second one must not
+    be ignored."""
+    option = click.option(
+        "--table", "-t", "table", metavar="NAME", multiple=True, callback=read_by(_one_of), help="The table."
+    )
+    return option(function)
+
+
+def _one_of(names: Sequence[str]) -> str | None:
+    if len(names) > 1:
+        raise ValueError(f"one table at a time, not {len(names)}")
+    return names[0] if names else None
+
+
 def table_option_or_arguments(function: Callable[..., object]) -> Callable[..., object]:
     """``table_option``, or its old spelling: tables without ``--table``."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
+from cdc_assets.cli.chosen_tables import one_table_option
 from cdc_assets.cli.options import config_option, keys_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
@@ -19,7 +20,7 @@ from spark_jobs.logged_changes.changes import table_named
 
 @click.command("forget")
 @config_option
-@click.option("--table", "-t", metavar="NAME", help="The table.")
+@one_table_option
 @keys_option
 @output_options
 @click.pass_obj

@@ -55,6 +55,14 @@ def test_missing_environment_variable(tmp_path: Path) -> None:
     assert not (tmp_path / "lake").exists()
 
 
+@pytest.mark.parametrize("words", [("forget", "--key", "id=1"), ("changes",)])
+def test_a_second_table_is_not_ignored(tmp_path: Path, words: tuple[str, ...]) -> None:
+    tables = ("--table", "public.orders", "-t", "public.items")
+    answer = configured(tmp_path, _UNREACHABLE, "shop", ["public.orders"])(*words, *tables)
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert "one table at a time, not 2" in answer.problem
+
+
 def test_malformed_lsn(tmp_path: Path) -> None:
     answer = configured(tmp_path, _UNREACHABLE, "shop", ["public.orders"])("capture", "--to", "yesterday")
     assert answer.exit_code == 2
