@@ -80,22 +80,25 @@ class Commit:
         return KnownCommit(self.version, self.id)
 
     @property
+    def _information(self) -> dict[str, Any]:
+        """What its writer says about it; empty if it says nothing."""
+        return next(self.actions("commitInfo"), {})
+
+    @property
     def operation(self) -> str:
         """What its writer calls it, such as MERGE; empty if it does not say."""
-        return next((str(each.get("operation", "")) for each in self.actions("commitInfo")), "")
+        return str(self._information.get("operation", ""))
 
     @property
     def restored_version(self) -> int | None:
         """The version that a RESTORE brought back; None if it was named by a time."""
-        parameters = next((each.get("operationParameters") for each in self.actions("commitInfo")), None) or {}
-        version = parameters.get("version")
+        version = (self._information.get("operationParameters") or {}).get("version")
         return None if version is None else int(version)
 
     @property
     def output_rows(self) -> int:
         """The number of rows that the commit wrote, by its own metrics; 0 if it has none."""
-        metrics = next((each.get("operationMetrics") for each in self.actions("commitInfo")), None) or {}
-        return int(metrics.get("numOutputRows", 0))
+        return int((self._information.get("operationMetrics") or {}).get("numOutputRows", 0))
 
     @property
     def timestamp(self) -> int:
