@@ -181,11 +181,8 @@ def _to_take(
 
 def _changes(at_source: AtSource, ledger: Ledger, names: Sequence[QualifiedName]) -> dict[QualifiedName, Differences]:
     """What the catalogue shows since the last window."""
-    if ledger.last.catalogue is None:
-        return {}
-    before = ledger.log.fingerprints(ledger.last.catalogue.window)
     now = fingerprints(at_source.connection, watched_tables(at_source.pipeline, names, ledger.last)).values()
-    return at_source.pipeline.by_name(names, certain_changes(before, now))
+    return at_source.pipeline.by_name(names, certain_changes(ledger.log.last_look(ledger.last), now))
 
 
 def _creates(

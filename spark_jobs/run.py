@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
+from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.postgres.write_guard import UNGUARDED, WriteGuard, write_guard
 from spark_jobs.progress import Progress, silent
@@ -24,6 +25,10 @@ class Run:
     run_id: str = ""
     progress: Progress = silent
     capturing: AbstractContextManager[object] = field(default_factory=nullcontext)
+
+    @property
+    def log(self) -> ChangeLog:
+        return ChangeLog(self.pipeline.lake.change_log)
 
     def of(self, pipeline: Pipeline) -> Run:
         """The same run of ``pipeline``, with what its patterns match now."""

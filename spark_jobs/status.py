@@ -236,7 +236,7 @@ def _changed(at_source: AtSource, answers: _Asked, ledger: Ledger) -> Mapping[Qu
     if look and any(
         state.generation.word != words.get(name, (0, state.generation.word))[1] for name, state in ledger.states.items()
     ):
-        before = ledger.log.fingerprints(look.window)
+        before = ledger.log.last_look(ledger.last)
         changes = certain_changes(before, fingerprints(connection, watched).values())
         for name, changed in pipeline.by_name(ledger.found, changes).items():
             state = ledger.states.get(name)

@@ -24,7 +24,6 @@ import pyarrow as pa
 from spark_jobs.apply.plan import Plan
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import first_missing
 from spark_jobs.configuration import MessagePrefixes, Pipeline
 from spark_jobs.decode.message_columns import (
@@ -79,7 +78,7 @@ def _written(work: TableRange) -> TableApplied:
     ordinals = [marker.ordinal for marker in work.markers if marker.logical_messages]
     if not ordinals:
         return result
-    messages = _Messages(work.pipeline, ordinals)
+    messages = _Messages(work.run, ordinals)
     try:
         first = next(iter(messages), None)
         if first is None:  # no message has a wanted prefix
@@ -96,21 +95,19 @@ def _written(work: TableRange) -> TableApplied:
 class _Messages:
     """The batches to append. ``count`` is the number of rows yielded so far."""
 
-    def __init__(self, pipeline: Pipeline, ordinals: Sequence[int]) -> None:
+    def __init__(self, run: Run, ordinals: Sequence[int]) -> None:
         self.count = 0
-        self._prefixes = _prefixes(pipeline)
-        self._batches = self._read(pipeline, ordinals)
+        self._prefixes = _prefixes(run.pipeline)
+        self._batches = self._read(run, ordinals)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self._batches
 
-    def _read(self, pipeline: Pipeline, ordinals: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        log = ChangeLog(pipeline.lake.change_log)
-        for rows in log.logical_messages(ordinals, LOG_COLUMNS):
-            columns = message_columns(rows)
-            messages = columns
+    def _read(self, run: Run, ordinals: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        for rows in run.log.logical_messages(ordinals, LOG_COLUMNS):
+            messages = message_columns(rows)
             if self._prefixes is not None:
-                messages = columns.filter(has_prefix(columns.column("prefix"), self._prefixes))
+                messages = messages.filter(has_prefix(messages.column("prefix"), self._prefixes))
             if messages.num_rows:
                 self.count += messages.num_rows
                 yield messages

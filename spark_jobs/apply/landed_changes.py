@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from spark_jobs.apply.net_change.net_rules import NetRules
 from spark_jobs.apply.table_range import TableRange
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import TableChanged
 from spark_jobs.delta.counted_files import rows_where
@@ -63,11 +62,8 @@ def landed_changes(work: TableRange, lake_columns: Sequence[DeltaColumn]) -> Lan
     ``lake_columns``: the columns of the lake's table. Raises DecodeError when the log lacks the description of the
     changes, SchemaChangeError where only a new snapshot helps.
     """
-    log = ChangeLog(work.pipeline.lake.change_log)
-    columns = ["window", *_OF_CHANGES]
-    landed = described_changes(
-        log.read([work.relid], work.first.ordinal, work.last.ordinal, columns), work, lake_columns
-    )
+    rows = work.run.log.read([work.relid], work.first.ordinal, work.last.ordinal, ["window", *_OF_CHANGES])
+    landed = described_changes(rows, work, lake_columns)
     return landed if landed is not None and (landed.rows.num_rows or landed.words) else None
 
 

@@ -9,7 +9,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline, SchemaPolicy
 from spark_jobs.errors import LakeError, SchemaChangeError, new_snapshot
@@ -83,7 +82,7 @@ class TableRange:
         catalogue = self.last.catalogue
         if catalogue is None or not (anew or any(is_annotated(marker, self.relid) for marker in self.markers)):
             return None
-        return ChangeLog(self.pipeline.lake.change_log).annotations(self.relid, catalogue.window)
+        return self.run.log.annotations(self.relid, catalogue.window)
 
     def _is_named(self, counts: RelationCounts) -> bool:
         relation = self.state.relation
@@ -147,7 +146,7 @@ class TableRange:
         process has put an older snapshot in the table's place."""
         markers = self.markers
         if state.ordinal + 1 < self.first.ordinal:
-            landed = ChangeLog(self.pipeline.lake.change_log).markers(state.ordinal)
+            landed = self.run.log.markers(state.ordinal)
             markers = tuple(marker for marker in landed if marker.ordinal <= self.last.ordinal)
         ahead = tuple(marker for marker in markers if marker.ordinal > state.ordinal)
         in_turn = self.in_turn and markers is self.markers

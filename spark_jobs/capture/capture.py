@@ -208,7 +208,7 @@ def _landed_and_advanced(
     for marker in markers:
         landed.append(marker)
         session = replace(session, checkpoint=marker)
-        compact_log_in_passing(session.log, marker.ordinal)
+        compact_log_in_passing(session.at_source.log, marker.ordinal)
     advance(session, session.checkpoint)
     return session
 
@@ -256,7 +256,7 @@ def _land_through(
     masked = MaskedNow.of(session.at_source)
     look = _look(session)
     # the masked tables were read before the look: DDL since then shows in the look, or happened after the windows
-    tables = masked.since(look.before, session.log, session.checkpoint) if masked is not None else None
+    tables = masked.since(look.before, session.checkpoint) if masked is not None else None
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
         _read(session, span, plugin, through) as printed,
@@ -270,7 +270,7 @@ def _land_through(
             periods = periods and replace(periods, ends=ends)
             reader = call.window(number, window)
             landing = WindowLanding(session, number, window, reader, look, tables, periods, announced, changed)
-            if not session.log.land(session.identity, number, landing.rows(batches, on_batch)):
+            if not session.at_source.log.land(session.identity, number, landing.rows(batches, on_batch)):
                 raise GapError(
                     f"window {number} is landed already: another process landed it in the meantime",
                     hint="run it again: it continues from there",
@@ -285,7 +285,7 @@ def _land_through(
 
 
 def _look(session: CaptureSession) -> CatalogueLook:
-    return look_at_catalogue(session.at_source, session.checkpoint, session.log)
+    return look_at_catalogue(session.at_source, session.checkpoint)
 
 
 def _read(

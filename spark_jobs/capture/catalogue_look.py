@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import RowKind
 from spark_jobs.change_log.window_marker import CatalogueSeen, FileMoved, TableChanged, WindowMarker
 from spark_jobs.logicalrep.lsn import Window
@@ -163,20 +162,20 @@ class CatalogueLook:
         return (*known, *new)
 
 
-def look_at_catalogue(at_source: AtSource, checkpoint: WindowMarker | None, log: ChangeLog) -> CatalogueLook:
+def look_at_catalogue(at_source: AtSource, checkpoint: WindowMarker) -> CatalogueLook:
     """Compare the followed tables in the catalogue with what the log holds as of ``checkpoint``.
 
     While nothing has changed, a single statement compares all tables. Raises SourceError, LakeError.
     """
     control = at_source.connection
     watched = watched_tables(at_source.pipeline, at_source.looked_at_names(), checkpoint)
-    landed, horizon = checkpoint.catalogue if checkpoint else None, transaction_horizon(control)
+    landed, horizon = checkpoint.catalogue, transaction_horizon(control)
     rows = look_words(control, watched)
     words = {name: (relid, word) for name, (relid, word, _) in rows.items()}
     word = _word_of(word for _, _, word in rows.values())
     if landed is not None and landed.word == word:
         return CatalogueLook(word, horizon, landed, words)
-    before = log.fingerprints(landed.window) if landed is not None else ()
+    before = at_source.log.last_look(checkpoint)
     # read before the fingerprints: DDL in between then shows as a difference between the two (see _describes)
     facts = _facts_of_changed(control, watched, before, words)
     now = fingerprints(control, watched)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from spark_jobs.capture.catalogue_look import look_at_catalogue
 from spark_jobs.capture.continuity import slot_identity
-from spark_jobs.change_log.log import ChangeLog, catalogue_rows, marker_row
+from spark_jobs.change_log.log import catalogue_rows, marker_row
 from spark_jobs.change_log.window_marker import ChapterBreak, SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, GapError, SlotInUseError
@@ -48,13 +48,14 @@ def begin_chapter(
     after a crash at any step: the break remains until the marker is landed. Raises what ``prepare_slot`` raises, and
     SlotInUseError when another session is reading the slot.
     """
-    source, log = pipeline.source, ChangeLog(pipeline.lake.change_log)
+    source = pipeline.source
     with connected(source.dsn) as control, slot_lock(control, source.slot):
+        at_source = AtSource(control, pipeline)
+        log = at_source.log
         last = log.checkpoint()
         if last != after:
             return None
         log.require_not_set_back(after.identity)  # before the slot is moved
-        at_source = AtSource(control, pipeline)
         now, relations = slot_identity(at_source), pipeline.relations(names)
         if source.has_publications:
             publication_in_step(at_source, relations)
@@ -70,15 +71,15 @@ def begin_chapter(
             broke=ChapterBreak(what, at, after.identity, int(after.window.hi)),
             tables=pipeline.lake.tables,
         )
-        return land_first_marker(at_source, log, first)
+        return land_first_marker(at_source, first)
 
 
-def land_first_marker(at_source: AtSource, log: ChangeLog, first: WindowMarker) -> WindowMarker:
+def land_first_marker(at_source: AtSource, first: WindowMarker) -> WindowMarker:
     """Land ``first``, the marker of an empty window, with a look at the catalogue; returns the marker as landed."""
-    look = look_at_catalogue(at_source, first, log)
+    look = look_at_catalogue(at_source, first)
     first = replace(first, catalogue=look.seen(first.ordinal, first.window))
     rows = [catalogue_rows(first.ordinal, first.window.lo, look.fingerprints), marker_row(first)]
-    if not log.land(first.identity, first.ordinal, rows):
+    if not at_source.log.land(first.identity, first.ordinal, rows):
         raise GapError(
             f"window {first.ordinal} is landed already: another process landed it in the meantime", hint="run it again"
         )

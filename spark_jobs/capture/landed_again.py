@@ -20,9 +20,7 @@ from spark_jobs.capture.masked_tables import MaskedNow
 from spark_jobs.capture.plugin import CallRead, WindowReader
 from spark_jobs.capture.plugins import plugin_of
 from spark_jobs.capture.transaction_spool import TransactionSpool
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
-from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError
 from spark_jobs.postgres.slot import NoSpareSlotError, Slot, read_window
 from spark_jobs.qualified_name import QualifiedName
@@ -47,7 +45,7 @@ def check_landed_again(at_source: AtSource, bulk: dbapi.Connection, landed: Wind
         return
     before, now = landed.relations, again.relation_counts()
     if before != now:  # adding or removing a mask changes the length of values
-        masked = _masked_at(at_source.pipeline, landed)
+        masked = _masked_at(at_source, landed)
         before, now = _without_bytes(before, masked), _without_bytes(now, masked)
     if (landed.transactions, landed.logical_messages, before) != (again.transactions, again.logical_messages, now):
         raise BreakError(
@@ -56,11 +54,10 @@ def check_landed_again(at_source: AtSource, bulk: dbapi.Connection, landed: Wind
         )
 
 
-def _masked_at(pipeline: Pipeline, landed: WindowMarker) -> frozenset[QualifiedName]:
+def _masked_at(at_source: AtSource, landed: WindowMarker) -> frozenset[QualifiedName]:
     """The tables that have a mask now, or had one when the window was landed."""
-    ordinal = landed.catalogue.window if landed.catalogue is not None else landed.ordinal
-    looks = ChangeLog(pipeline.lake.change_log).fingerprints(ordinal)
-    return frozenset([*pipeline.masks, *(look.name for look in looks if look.mask is not None)])
+    looks = at_source.log.last_look(landed)
+    return frozenset([*at_source.pipeline.masks, *(look.name for look in looks if look.mask is not None)])
 
 
 def _without_bytes(counts: Sequence[RelationCounts], names: Collection[QualifiedName]) -> tuple[RelationCounts, ...]:
@@ -70,7 +67,7 @@ def _without_bytes(counts: Sequence[RelationCounts], names: Collection[Qualified
 def _read(at_source: AtSource, bulk: dbapi.Connection, landed: WindowMarker) -> WindowReader:
     pipeline, plugin, identity = at_source.pipeline, plugin_of(at_source.source), landed.identity
     masked = MaskedNow.of(at_source)
-    tables = masked.since((), ChangeLog(pipeline.lake.change_log), landed) if masked is not None else None
+    tables = masked.since((), landed) if masked is not None else None
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
         read_window(bulk, identity.slot, landed.window, identity.options, output=plugin.output) as printed,

@@ -96,6 +96,7 @@ class MaskedNow:
     tables: tuple[MaskedRelation, ...]
     below: Mapping[int, str]
     names: Container[QualifiedName]
+    log: ChangeLog
 
     @classmethod
     def of(cls, at_source: AtSource) -> MaskedNow | None:
@@ -108,9 +109,9 @@ class MaskedNow:
         tables = tuple(MaskedRelation.of(table, masks[table.name]) for table in facts)
         known = {table.relid: table.name for table in tables}
         by_root = {relid: known[root] for relid, root in below.items() if relid not in known}
-        return cls(tables, by_root, _MaskedNames(pipeline))
+        return cls(tables, by_root, _MaskedNames(pipeline), at_source.log)
 
-    def since(self, before: Sequence[Fingerprint], log: ChangeLog, checkpoint: WindowMarker) -> MaskedTables:
+    def since(self, before: Sequence[Fingerprint], checkpoint: WindowMarker) -> MaskedTables:
         """These tables with what earlier looks showed. ``before``: the last landed look as of ``checkpoint``, empty
         where nothing has changed since. Raises ConfigurationError when another column has taken a masked one's name."""
         for table in self.tables:
@@ -118,7 +119,7 @@ class MaskedNow:
                 if look.relid == table.relid and (names := table.taken_from(look)):
                     raise _name_taken(table, *names)
         tables = {table.relid: table.with_earlier(before) for table in self.tables}
-        return MaskedTables(tables, self.below, self.names, _older_looks(log, checkpoint))
+        return MaskedTables(tables, self.below, self.names, _older_looks(self.log, checkpoint))
 
 
 @dataclass(frozen=True)
@@ -129,11 +130,6 @@ class _MaskedNames(Container[QualifiedName]):
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, QualifiedName) and bool(self.pipeline.tables_of(name)[0].mask)
-
-
-def last_look(log: ChangeLog, checkpoint: WindowMarker) -> tuple[Fingerprint, ...]:
-    """The last landed look at the followed tables, as of ``checkpoint``."""
-    return log.fingerprints(checkpoint.catalogue.window) if checkpoint.catalogue is not None else ()
 
 
 def _name_taken(table: MaskedRelation, name: str, now: str) -> ConfigurationError:
@@ -149,6 +145,6 @@ def _older_looks(log: ChangeLog, checkpoint: WindowMarker) -> Iterator[tuple[Fin
     marker: WindowMarker | None = checkpoint
     while marker is not None and marker.catalogue is not None:
         landed = marker.catalogue.window
-        yield log.fingerprints(landed)
+        yield log.last_look(marker)
         earlier = log.markers(landed - 2)[:1] if landed > 0 else ()
         marker = next((each for each in earlier if each.ordinal < landed), None)

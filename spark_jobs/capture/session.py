@@ -12,7 +12,6 @@ from adbc_driver_postgresql import dbapi
 from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.landed_again import check_landed_again
 from spark_jobs.capture.masked_tables import MaskedNow
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import SlotError
@@ -34,7 +33,6 @@ class CaptureSession:
     at_source: AtSource
     bulk: Callable[[], dbapi.Connection]
     beside: Callable[[], dbapi.Connection]
-    log: ChangeLog
     identity: SlotIdentity
     checkpoint: WindowMarker
     slot: Slot
@@ -53,7 +51,6 @@ class CaptureSession:
 def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
     """Connect, take the slot's lock and check that log and slot belong together. Advances a slot behind the log."""
     source = pipeline.source
-    log = ChangeLog(pipeline.lake.change_log)
     with connected(source.dsn) as control, slot_lock(control, source.slot):
         checkpoint = landed_end(pipeline.lake)
         if checkpoint is None:
@@ -76,4 +73,4 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
                 check_landed_again(at_source, bulk(), checkpoint, slot)
                 slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
             clock = source_clock(control) if pipeline.periods else None
-            yield CaptureSession(at_source, bulk, beside, log, identity, checkpoint, slot, clock)
+            yield CaptureSession(at_source, bulk, beside, identity, checkpoint, slot, clock)

@@ -5,17 +5,14 @@ nothing tells which log it is.
 
 from __future__ import annotations
 
-from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.configuration import Source
 from spark_jobs.errors import SlotError
-from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.publication_comment import PublicationComment, may_write_comment, write_comment
 from spark_jobs.tables.at_source import AtSource
 
 
-def require_own_slot(at_source: AtSource, log: ChangeLog) -> None:
+def require_own_slot(at_source: AtSource) -> None:
     """For a slot that exists while this lake has landed nothing. Raises SlotError if it is read for another lake."""
-    if not is_read_for_another(at_source, log.id()):
+    if not is_read_for_another(at_source, at_source.log.id()):
         return
     source, lake = at_source.source, at_source.pipeline.lake
     raise SlotError(
@@ -34,8 +31,8 @@ def is_read_for_another(at_source: AtSource, log: str | None) -> bool:
     return comment is not None and comment.log_of(source.slot) not in (None, log)
 
 
-def note_owner(control: Connection, source: Source, comment: PublicationComment, log: ChangeLog) -> None:
-    """Write into our publication's comment that the slot is read for the lake of this log."""
-    log_id, name = log.id(), source.publications[0]
+def note_owner(at_source: AtSource, comment: PublicationComment) -> None:
+    """Write into our publication's ``comment`` that the slot is read for this lake."""
+    control, log_id, name = at_source.connection, at_source.log.id(), at_source.source.publications[0]
     if log_id is not None and may_write_comment(control, name):
-        write_comment(control, name, comment.with_log(source.slot, log_id))
+        write_comment(control, name, comment.with_log(at_source.source.slot, log_id))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from spark_jobs.capture.chapter import land_first_marker
 from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.slot_owner import note_owner, require_own_slot
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import BreakError, SlotError
 from spark_jobs.lake.drop_mark import landed_end
@@ -33,7 +32,6 @@ def prepare_slot(at_source: AtSource, names: Sequence[QualifiedName]) -> WindowM
     """
     control, pipeline, source = at_source.connection, at_source.pipeline, at_source.source
     relations = pipeline.relations(names)
-    log = ChangeLog(pipeline.lake.change_log)
     with slot_lock(control, source.slot):
         at_source = at_source.again()  # another process may just have created the publication, for another lake
         identity = slot_identity(at_source)
@@ -43,13 +41,13 @@ def prepare_slot(at_source: AtSource, names: Sequence[QualifiedName]) -> WindowM
         elif _unused_slot(control, source.slot) is None:
             require_slot_possible(control, source.slot)  # before anything is created: a refusal leaves no trace
         else:
-            require_own_slot(at_source, log)
+            require_own_slot(at_source)
         if checkpoint is None:
-            log.create()  # before the source is touched: the lake may not be writable
+            at_source.log.create()  # before the source is touched: the lake may not be writable
         if source.has_publications and relations:
             comment = publication_in_step(at_source, relations).comment
             if comment is not None and (checkpoint is None or comment.log_of(source.slot) is None):
-                note_owner(control, source, comment, log)
+                note_owner(at_source, comment)
         elif checkpoint is None:
             require_tables(control, relations)
         require_withheld(at_source)
@@ -59,7 +57,7 @@ def prepare_slot(at_source: AtSource, names: Sequence[QualifiedName]) -> WindowM
         require_plugin(slot, identity.plugin)
         start = slot.lsn
         first = WindowMarker(0, Window(start, start), identity, tables=pipeline.lake.tables)
-        return land_first_marker(at_source, log, first)
+        return land_first_marker(at_source, first)
 
 
 def _unused_slot(control: Connection, slot: str) -> Slot | None:

@@ -214,6 +214,10 @@ class ChangeLog:
             for row in rows.to_pylist()
         )
 
+    def last_look(self, marker: WindowMarker) -> tuple[Fingerprint, ...]:
+        """The look at the followed tables that was the last one when ``marker`` was landed; empty without any."""
+        return () if marker.catalogue is None else self.fingerprints(marker.catalogue.window)
+
     def fingerprints(self, ordinal: int) -> tuple[Fingerprint, ...]:
         """The fingerprints that were landed with this window. Raises LakeError when they are damaged."""
         return _fingerprints(self._catalogue_rows(ordinal), ordinal, self.path)

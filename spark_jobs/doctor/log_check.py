@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.slot_owner import require_own_slot
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor.checks import Check, fail, ok, warn
@@ -44,5 +43,5 @@ def _against_slot(pipeline: Pipeline, checkpoint: WindowMarker | None) -> Check:
         if checkpoint is not None:
             following_slot(at_source, checkpoint, slot_identity(at_source))
         elif find_slot(connection, pipeline.source.slot) is not None:
-            require_own_slot(at_source, ChangeLog(pipeline.lake.change_log))
+            require_own_slot(at_source)
     return ok(AREA, "log and slot", "no gap between them" if checkpoint else "no other lake is known to read the slot")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
-from spark_jobs.change_log.log import ChangeLog, no_change_log
+from spark_jobs.change_log.log import no_change_log
 from spark_jobs.change_log.retention import remove_changes
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
@@ -93,7 +93,7 @@ def forget(
 def _brought_up(run: Run, names: Sequence[QualifiedName], source: Connection) -> WindowMarker:
     """A window whose end the tables show after this, and that ends after what is flushed now. All tables are brought
     there, so that a cut shows it."""
-    log, upto = ChangeLog(run.pipeline.lake.change_log), flushed_lsn(source)
+    log, upto = run.log, flushed_lsn(source)
     while not capture(run.pipeline, upto=upto, progress=run.progress).caught_up:
         apply(run)
     last = log.checkpoint()  # nothing is known of the windows that another process lands after it
@@ -112,6 +112,6 @@ def _brought_up(run: Run, names: Sequence[QualifiedName], source: Connection) ->
 
 def _forget_changes(run: Run, source: Connection, traces: LoggedTraces) -> None:
     """No other process has files of the log half written meanwhile."""
-    log = ChangeLog(run.pipeline.lake.change_log)
+    log = run.log
     with slot_lock(source, run.pipeline.source.slot), run.guard.log():
         remove_changes(log, traces.among, traces.relids)

@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from spark_jobs.apply.staging import sweep_staging
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.delta.checkpoints import CHECKPOINT_PROPERTY, write_checkpoint
 from spark_jobs.delta.files import remove_empty_folders
@@ -114,7 +113,7 @@ def _provenance(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker
     """That of a commit that changes nothing, and repeats how far the table is."""
     state, at = require_fit(run, name, keys, last), last
     if state.ordinal > last.ordinal:
-        at = ChangeLog(run.pipeline.lake.change_log).marker(state.ordinal) or last
+        at = run.log.marker(state.ordinal) or last
     relid, ends = state.relid or keys.facts.relid, (at.ordinal, at.ordinal, at.window.lo, at.window.hi)
     return Provenance.following(state, last.identity, relid, *ends, run.run_id)
 

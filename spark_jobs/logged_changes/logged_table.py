@@ -147,6 +147,5 @@ class TableUntil:
 
     @cached_property
     def _seen(self) -> Fingerprint | None:
-        look = self.markers[-1].catalogue
-        prints = self.table.log.fingerprints(look.window) if look is not None else ()
-        return next((each for each in prints if each.name == self.table.name), None)
+        looks = self.table.log.last_look(self.markers[-1])
+        return next((each for each in looks if each.name == self.table.name), None)

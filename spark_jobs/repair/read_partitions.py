@@ -14,7 +14,6 @@ from spark_jobs.apply.regions_read import can_be_read_by_region
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture_through
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import (
@@ -87,7 +86,7 @@ def _read(
     run: Run, stopped: dict[QualifiedName, TableApplied], exporter: Exporter, landed: list[WindowMarker]
 ) -> list[TableApplied]:
     """``landed`` gets the windows that are landed for it."""
-    log = ChangeLog(run.pipeline.lake.change_log)
+    log = run.log
     stopped = {work.name: stopped[work.name] for work in _with_regions(run, stopped)}
     for attempt in range(1, _ATTEMPTS + 1):
         if not stopped:
@@ -110,7 +109,7 @@ def _with_regions(
 ) -> list[TableRange]:
     """What is ahead of those tables of which only partitions changed, up to window ``last``."""
     states = [outcome.state for outcome in stopped.values() if outcome.state is not None]
-    landed = ChangeLog(run.pipeline.lake.change_log).markers(min(state.ordinal for state in states))
+    landed = run.log.markers(min(state.ordinal for state in states))
     markers = [marker for marker in landed if last is None or marker.ordinal <= last.ordinal]
     ahead = [TableRange(run, state, [each for each in markers if each.ordinal > state.ordinal]) for state in states]
     return [work for work in ahead if regions_changed(work.markers, work.state) and not work.changes.truncates]
@@ -125,7 +124,7 @@ def _at_one_lsn(
 ) -> list[TableApplied]:
     """``last``: the log's last window, which ends at the snapshot's LSN."""
     watched = watched_tables(run.pipeline, tuple(stopped), last)
-    tables = TablesSeen.of(connection, watched, ChangeLog(run.pipeline.lake.change_log), last)
+    tables = TablesSeen.of(connection, watched, run.log, last)
     done: list[TableApplied] = []
     ready: list[TableRange] = []
     for work in _with_regions(run, stopped, last):

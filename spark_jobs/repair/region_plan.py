@@ -51,12 +51,10 @@ class TablesSeen:
     @classmethod
     def of(cls, connection: Connection, watched: Watched, log: ChangeLog, last: WindowMarker) -> TablesSeen:
         """``connection`` is in the snapshot's transaction; window ``last`` ends at the snapshot's LSN."""
-        looked = last.catalogue
-        landed = log.fingerprints(looked.window) if looked is not None else ()
         relations = relation_facts(connection, names=watched.names, keys=watched.keys, masks=watched.masks)
         return cls(
             fingerprints(connection, watched),
-            {fingerprint.name: fingerprint for fingerprint in landed},
+            {fingerprint.name: fingerprint for fingerprint in log.last_look(last)},
             published_tables(connection, watched.publications, watched.names),
             {facts.name: facts for facts in relations},
         )

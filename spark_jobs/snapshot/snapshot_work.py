@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from spark_jobs.capture.continuity import check_identity, slot_identity
-from spark_jobs.capture.masked_tables import MaskedNow, last_look
-from spark_jobs.change_log.log import ChangeLog, no_change_log
+from spark_jobs.capture.masked_tables import MaskedNow
+from spark_jobs.change_log.log import no_change_log
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
@@ -71,10 +71,9 @@ def wanted_snapshots(
     automatic. Raises ConfigurationError for a mask that does not fit its table.
     """
     pipeline = run.pipeline
-    log = ChangeLog(pipeline.lake.change_log)
     checkpoint = landed_end(pipeline.lake)
     if checkpoint is None:
-        raise no_change_log(log.path)
+        raise no_change_log(run.log.path)
     with connected(pipeline.source.dsn) as connection:
         at_source = AtSource(connection, pipeline).now()
         table_names = at_source.followed_names() if names is None else tuple(names)
@@ -85,7 +84,7 @@ def wanted_snapshots(
         table_names = tuple(name for name in table_names if name not in stopped)
         require_withheld(at_source)
         if masked := MaskedNow.of(at_source):
-            masked.since(last_look(log, checkpoint), log, checkpoint)
+            masked.since(run.log.last_look(checkpoint), checkpoint)
     return SnapshotWork(run.of(at_source.pipeline), table_names, checkpoint, connect, reasons or {}, asked), stopped
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, Source, TablePatterns
 from spark_jobs.errors import SourceUnreachableError
 from spark_jobs.lake.table_folders import names_in_lake
@@ -37,6 +38,10 @@ class AtSource:
         if (patterns := self.pipeline.patterns) is None:
             return now
         return replace(now, pipeline=_with_tables(self.pipeline, patterns.of(now._candidates(patterns))))
+
+    @property
+    def log(self) -> ChangeLog:
+        return ChangeLog(self.pipeline.lake.change_log)
 
     @property
     def source(self) -> Source:

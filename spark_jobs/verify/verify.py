@@ -19,7 +19,6 @@ from math import ceil
 
 from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import (
@@ -130,7 +129,7 @@ def _bring_to(
         report = apply(run, subset, upto=upto)
         if captured.caught_up:
             break
-    last = captured.landed[-1] if captured.landed else ChangeLog(pipeline.lake.change_log).checkpoint()
+    last = captured.landed[-1] if captured.landed else run.log.checkpoint()
     ends_at_it = last is not None and last.window.hi == upto
     return last if ends_at_it else None, {table.name: table.error for table in report.tables if table.error}
 

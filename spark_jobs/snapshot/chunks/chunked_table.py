@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 from deltalake.transaction import AddAction
 
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import CdcError, SourceError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
@@ -188,7 +187,7 @@ def planned(work: SnapshotWork, names: Sequence[QualifiedName]) -> Iterable[tupl
 def _chunked(table: PlannedTable, transactions: TransactionsSeen) -> ChunkedTable | None:
     """None if too many plans of it were void."""
     lake, checkpoint = table.work.pipeline.lake, table.work.checkpoint
-    log, record = ChangeLog(lake.change_log), ReadRecord(lake, table.name)
+    log, record = table.work.run.log, ReadRecord(lake, table.name)
     read, known, before = table.read, record.plan(), table.state()
     fresh = _fresh(table, before)
     plan = None if known is None else _read_on(known, fresh, table)

@@ -17,7 +17,6 @@ from spark_jobs.apply.landed_changes import landed_changes
 from spark_jobs.apply.net_change.net_change import NetChange, net_change
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture_through
-from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
 from spark_jobs.errors import (
     LakeError,
@@ -85,7 +84,7 @@ def finished(chunked: ChunkedTable, done: ReadSoFar) -> TableSnapshot:
         with as_planned(chunked):
             by_key = _read_by_key(chunked, unknown)
         files, misfits = (*files, *by_key.actions), Misfits.all_of((misfits, by_key.misfits))
-        log = ChangeLog(work.pipeline.lake.change_log)
+        log = work.run.log
         first = transactions.first_window_unseen(log, read.shape.relid, last.ordinal)
         done = chunked.read_into(files, first, misfits)
         chunked.record.correct(plan, done)
@@ -103,7 +102,7 @@ def _captured(run: Run) -> WindowMarker:
     if flushed < end:
         raise LakeError(f"the server has flushed its WAL up to {flushed} and not to {end}", hint="run it again")
     capture_through(run, flushed)
-    last = ChangeLog(run.pipeline.lake.change_log).checkpoint()
+    last = run.log.checkpoint()
     assert last is not None
     assert last.window.hi >= end
     return last
@@ -132,12 +131,11 @@ def _corrected(
 def _net_changes(chunked: ChunkedTable, done: ReadSoFar, last: WindowMarker) -> Iterator[NetChange]:
     """Those of the table that ``done`` does not show, up to window ``last``: each of as many windows as fit into
     memory, with the columns that the table has at its end."""
-    pipeline, plan, first = chunked.work.pipeline, chunked.plan, done.first_window
+    plan, first = chunked.plan, done.first_window
     table, shows = chunked.table, chunked.table.configured.shows
     generation = Generation(Lsn(0), plan.word, (), "mirror", table.options.types, table.mask, shows=shows)
     state = TableState(chunked.name, generation, first - 1, -1, plan.relid)
-    log = ChangeLog(pipeline.lake.change_log)
-    markers = [marker for marker in log.markers(first - 1) if marker.ordinal <= last.ordinal]
+    markers = [marker for marker in chunked.work.run.log.markers(first - 1) if marker.ordinal <= last.ordinal]
     attnums = frozenset(column.attnum for column in plan.columns.source)
     whole = TableRange(chunked.work.run, state, markers, columns=attnums)
     if not markers:
