@@ -39,13 +39,13 @@ def following_slot(at_source: AtSource, landed: WindowMarker, now: SlotIdentity)
     """The slot, when its next window follows on ``landed``. Raises BreakError when it does not, and SlotError when the
     slot uses another plugin."""
     check_identity(at_source.pipeline, landed, now)
-    control = at_source.connection
+    control, end = at_source.connection, landed.window.hi
     slot = readable_slot(control, now.slot)
+    if slot is not None:
+        require_plugin(slot, now.plugin)
+    check_no_gap(end, end if slot is None else slot.lsn, flushed_lsn(control))  # a restored backup has no slots
     if slot is None:
-        check_no_gap(landed.window.hi, landed.window.hi, flushed_lsn(control))  # a restored backup has no slots
-        raise missing_slot(now.slot, landed.window.hi)
-    require_plugin(slot, now.plugin)
-    check_no_gap(landed.window.hi, slot.lsn, flushed_lsn(control))
+        raise missing_slot(now.slot, end)
     return slot
 
 

@@ -11,7 +11,6 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import BreakError, SlotError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.logicalrep.lsn import Window
-from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
 from spark_jobs.postgres.slot import Slot, create_slot, readable_slot, require_plugin
@@ -30,41 +29,40 @@ def prepare_slot(at_source: AtSource, names: Sequence[QualifiedName]) -> WindowM
     The order matters: a publication must exist before the WAL that is read with it. Safe to repeat after a crash
     between any two steps. Raises BreakError when the slot's next changes do not follow on the log's last window.
     """
-    control, pipeline, source = at_source.connection, at_source.pipeline, at_source.source
-    relations = pipeline.relations(names)
+    control, source, lake = at_source.connection, at_source.source, at_source.pipeline.lake
+    relations = at_source.pipeline.relations(names)
     with slot_lock(control, source.slot):
         at_source = at_source.again()  # another process may just have created the publication, for another lake
-        identity = slot_identity(at_source)
-        checkpoint = landed_end(pipeline.lake)
-        if checkpoint is not None:
-            following_slot(at_source, checkpoint, identity)
-        elif _unused_slot(control, source.slot) is None:
-            require_slot_possible(control, source.slot)  # before anything is created: a refusal leaves no trace
-        else:
-            require_own_slot(at_source)
-        if checkpoint is None:
+        identity, landed = slot_identity(at_source), landed_end(lake)
+        slot = _unused_slot(at_source) if landed is None else following_slot(at_source, landed, identity)
+        if landed is None:
             at_source.log.create()  # before the source is touched: the lake may not be writable
         if source.has_publications and relations:
             comment = publication_in_step(at_source, relations).comment
-            if comment is not None and (checkpoint is None or comment.log_of(source.slot) is None):
+            if comment is not None and (landed is None or comment.log_of(source.slot) is None):
                 note_owner(at_source, comment)
-        elif checkpoint is None:
+        elif landed is None:
             require_tables(control, relations)
         require_withheld(at_source)
-        if checkpoint is not None:
-            return checkpoint
-        slot = _unused_slot(control, source.slot) or create_slot(control, source.slot, plugin=source.plugin)
+        if landed is not None:
+            return landed
+        slot = slot or create_slot(control, source.slot, plugin=source.plugin)
         require_plugin(slot, identity.plugin)
-        start = slot.lsn
-        first = WindowMarker(0, Window(start, start), identity, tables=pipeline.lake.tables)
-        return land_first_marker(at_source, first)
+        return land_first_marker(at_source, WindowMarker(0, Window(slot.lsn, slot.lsn), identity, tables=lake.tables))
 
 
-def _unused_slot(control: Connection, slot: str) -> Slot | None:
-    """The status of a slot that has no change log yet; None if it does not exist. Raises SlotError when the server has
-    invalidated it."""
+def _unused_slot(at_source: AtSource) -> Slot | None:
+    """The slot that a new change log is to read; None if it does not exist, and can be created. Raises SlotError when
+    the server has invalidated it, or it is read for another lake, and what ``require_slot_possible`` raises: before
+    anything is created, so that a refusal leaves no trace."""
+    control, name = at_source.connection, at_source.source.slot
     try:
-        return readable_slot(control, slot)
+        slot = readable_slot(control, name)
     except BreakError as error:
-        hint = f"SELECT pg_drop_replication_slot('{slot}'), or choose another name for source.slot"
+        hint = f"SELECT pg_drop_replication_slot('{name}'), or choose another name for source.slot"
         raise SlotError(error.what, hint=hint) from None
+    if slot is None:
+        require_slot_possible(control, name)
+    else:
+        require_own_slot(at_source)
+    return slot
