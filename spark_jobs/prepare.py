@@ -67,7 +67,7 @@ def prepare(pipeline: Pipeline) -> Prepared:
                 raise all_stopped(stopped)
         elif ("binary", "true") not in ledger.identity.options:
             # no window may be read in binary before every table can be
-            require_readable(at_source, pipeline.relations(names))
+            require_readable(at_source, names)
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
         last = prepare_slot(at_source, tables)

@@ -255,11 +255,10 @@ def _state(lake: Lake, name: QualifiedName, version: int, commits: int, commit: 
             return replace(state, cause=_with_seconds(state.cause, commit))
         return state
     # our last commit is older than Delta's log retention, but others have committed since: ask the latest cut
-    cut = latest_cut(lake)
-    known = cut.table(name) if cut else None
-    if cut is None or known is None or known.commits != commits:
+    known = _state_in_latest_cut(lake, name)
+    if known is None or known.commits != commits:
         return _lost(name, version, commits)
-    return state_in_cut(cut, known, version)
+    return replace(known, version=version)
 
 
 def state_written(
@@ -292,23 +291,28 @@ def _forgotten_state(lake: Lake, name: QualifiedName, log: TransactionLog) -> Ta
     """The state of a table whose checkpoint lacks our identifiers, because somebody has limited their retention
     (``delta.setTransactionRetentionDuration``): the one in the latest cut, or a lost one if commits since may be
     ours."""
-    cut = latest_cut(lake)
-    known = cut.table(name) if cut else None
-    if cut is None or known is None:
+    known = _state_in_latest_cut(lake, name)
+    if known is None:
         return None
     oldest = min((commit.version for commit in log.commits()), default=log.version + 1)
     if oldest > known.version + 1:
         return _lost(name, log.version, known.commits)
-    return state_in_cut(cut, known, log.version)
+    return replace(known, version=log.version)
 
 
-def state_in_cut(cut: Cut, known: TableCut, version: int) -> TableState:
+def _state_in_latest_cut(lake: Lake, name: QualifiedName) -> TableState | None:
+    cut = latest_cut(lake)
+    known = cut.table(name) if cut else None
+    return state_in_cut(cut, known) if cut and known else None
+
+
+def state_in_cut(cut: Cut, known: TableCut) -> TableState:
     """The state in the cut, without the cause of the snapshot, which only the table's own log has."""
     return TableState(
         known.name,
         Generation.parse(known.generation),
         cut.ordinal,
-        version,
+        known.version,
         known.relid,
         known.commits,
         last_commit=known.last_commit,

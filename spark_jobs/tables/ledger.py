@@ -146,11 +146,7 @@ class Ledger:
         shown = [table for folder, table in listed.items() if folder in folders]
         checked = {table.name: table for table in _to_check(shown, cut)}
         still = ask_tables(lambda name: _is_as_in_cut(lake, checked[name]), tuple(checked))
-        return {
-            table.name: state_in_cut(cut, table, table.version)
-            for table in shown
-            if still.get(table.name, True) is True
-        }
+        return {table.name: state_in_cut(cut, table) for table in shown if still.get(table.name, True) is True}
 
 
 def _to_check(tables: Sequence[TableCut], cut: Cut) -> Sequence[TableCut]:

@@ -177,14 +177,13 @@ def all_stopped(stopped: Sequence[TableStopped]) -> CdcError:
     return type(first)(f"{first.what} (and {others}{more} cannot be replicated either)", hint=first.hint)
 
 
-def require_readable(at_source: AtSource, names: tuple[QualifiedName, ...]) -> None:
-    """With ``source.binary``, raises PreconditionError for the first table whose values cannot be read in binary.
-    Tables that do not exist are ignored here."""
-    connection, source = at_source.connection, at_source.source
-    if not source.binary:
+def require_readable(at_source: AtSource, names: Sequence[QualifiedName]) -> None:
+    """With ``source.binary``, raises PreconditionError for the first of the lake's tables whose values cannot be read
+    in binary. Tables that do not exist are ignored here."""
+    if not at_source.source.binary:
         return
-    published = published_tables(connection, source.publications, names, for_reading=False)
-    for facts in relation_facts(connection, names=names):
-        sent = published.get(facts.name)
+    tables = TablesAtSource.of(at_source, names)
+    for facts in tables.facts.values():
+        sent = tables.published.get(facts.name)
         if fault := binary_fault(sent.sent_of(facts) if sent is not None else facts):
             raise fault

@@ -102,7 +102,7 @@ def test_without_a_key_the_row_is_named_by_none_and_counts_once(database: Databa
     assert counts(pipeline, "public.t") == {"day": 1}
     cut = latest_cut(pipeline.lake)  # what an idle table's state is known from
     assert cut is not None
-    assert [state_in_cut(cut, table, 0).unrepresentable.counts for table in cut.tables] == [{"day": 1}]
+    assert [state_in_cut(cut, table).unrepresentable.counts for table in cut.tables] == [{"day": 1}]
     assert [table.verdict for table in verify(pipeline, no_spark).tables] == ["equal"]
 
 
