@@ -150,11 +150,11 @@ def _apply_range(work: TableRange) -> TableApplied:
             result = replace(result, columns=landed.words)
             if landed.columns:
                 _require_accepted(work, landed)
-                work = follow_columns(work, landed)
+                work = follow_columns(work, landed).with_open_table()
             # before the rows: once they are committed, nobody would do it after a crash
-            is_annotated = _annotate(work, anew=bool(landed.columns))
-            if landed.columns or is_annotated:
+            if is_annotated := _annotate(work, anew=bool(landed.columns)):
                 work = work.with_open_table()
+            if landed.columns or is_annotated:
                 result = _columns_followed(work, result)
             with computer_of(work).net(landed) as net:
                 landed = landed.without_rows()
@@ -189,7 +189,7 @@ def _annotate(work: TableRange, *, anew: bool = False) -> bool:
     if annotations is None:
         return False
     with spark_errors(f"{work.name}: its comments were not written", name=work.name, path=work.path):
-        return annotate_table(work.path, annotations, work.run.spark)
+        return annotate_table(work.path, annotations, work.run.spark, work.opened)
 
 
 def _require_accepted(work: TableRange, landed: LandedChanges) -> None:

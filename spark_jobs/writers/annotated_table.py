@@ -16,20 +16,22 @@ from spark_jobs.storage import Location
 from spark_jobs.writers.delta_fields import ATTNUM, COMMENT, COMMENTED, annotated, description
 from spark_jobs.writers.delta_table import set_properties, table_at
 from spark_jobs.writers.merge_sql import quoted, sql_text
-from spark_jobs.writers.opened_table import FEATURES, opened_table
+from spark_jobs.writers.opened_table import FEATURES, OpenedTable, opened_table
 from spark_jobs.writers.table_metadata import commit_metadata, said_by_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def annotate_table(path: Location, annotations: TableAnnotations, spark: SparkProvider) -> bool:
+def annotate_table(
+    path: Location, annotations: TableAnnotations, spark: SparkProvider, opened: OpenedTable | None = None
+) -> bool:
     """Write what of ``annotations`` the table at ``path`` does not say yet. Returns whether there was any.
 
-    ``spark`` is called only if Spark has to do it. Raises OvertakenError if somebody commits in between, LakeError, and
-    Spark's own exceptions.
+    ``opened``: the table, if the caller has just opened it. ``spark`` is called only if Spark has to do it. Raises
+    OvertakenError if somebody commits in between, LakeError, and Spark's own exceptions.
     """
-    opened = opened_table(path)
+    opened = opened or opened_table(path)
     if opened is None or not opened.features <= FEATURES:
         return _by_spark(spark(), path, annotations)
     change = said_by_source(opened, annotations)
