@@ -8,7 +8,7 @@ from functools import wraps
 import click
 
 from cdc_assets.cli.old_spellings import OLD_SPELLING_ENDS
-from cdc_assets.cli.options import CommandFunction, read_by
+from cdc_assets.cli.options import read_by
 from cdc_assets.cli.terminal import Terminal
 from spark_jobs.configuration import Pipeline
 from spark_jobs.options.table_pattern import TablePattern, selected_names
@@ -18,33 +18,28 @@ from spark_jobs.tables.at_source import all_followed_names
 _patterns = read_by(lambda names: tuple(map(TablePattern.parse, names)))
 
 
-def table_option(function: CommandFunction) -> CommandFunction:
-    """``--table``, as a tuple of patterns in the parameter ``tables``; empty: all."""
-    option = click.option(
-        "--table",
-        "-t",
-        "tables",
-        metavar="NAME",
-        multiple=True,
-        callback=_patterns,
-        help="Only this table, or those that match a pattern such as 'public.*'; may be repeated.",
-    )
-    return option(function)
-
-
-def one_table_option(function: CommandFunction) -> CommandFunction:
-    """``--table``, as a name in the parameter ``table``; None without one. Others take several: a second one must not
-    be ignored."""
-    option = click.option(
-        "--table", "-t", "table", metavar="NAME", multiple=True, callback=read_by(_one_of), help="The table."
-    )
-    return option(function)
+# as a tuple of patterns in the parameter ``tables``; empty: all
+table_option = click.option(
+    "--table",
+    "-t",
+    "tables",
+    metavar="NAME",
+    multiple=True,
+    callback=_patterns,
+    help="Only this table, or those that match a pattern such as 'public.*'; may be repeated.",
+)
 
 
 def _one_of(names: Sequence[str]) -> str | None:
     if len(names) > 1:
         raise ValueError(f"one table at a time, not {len(names)}")
     return names[0] if names else None
+
+
+# as a name in the parameter ``table``; None without one. Others take several: a second one must not be ignored
+one_table_option = click.option(
+    "--table", "-t", "table", metavar="NAME", multiple=True, callback=read_by(_one_of), help="The table."
+)
 
 
 def table_option_or_arguments(function: Callable[..., object]) -> Callable[..., object]:

@@ -36,30 +36,24 @@ output_options_with_metrics = _declared("table", "json", "prometheus")
 output_options_of_changes = _declared("jsonl", "arrow", "json")
 
 
-def config_option(function: CommandFunction) -> CommandFunction:
-    """``--config FILE``, which every command but the demo needs."""
-    option = click.option(
-        "--config",
-        "-c",
-        default=DEFAULT_CONFIG,
-        envvar=CONFIG_VARIABLE,
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help=f"The pipeline's YAML file. Default: ${CONFIG_VARIABLE}, then {DEFAULT_CONFIG}.",
-    )
-    return option(function)
-
-
-def keys_option(function: CommandFunction) -> CommandFunction:
-    """``--key``, as a tuple of texts in the parameter ``keys``; what they mean depends on the table."""
-    option = click.option(
-        "--key",
-        "keys",
-        multiple=True,
-        metavar="COLUMN=VALUE[,…]",
-        help="The key of a row, all its columns, as a line of CSV; may be repeated.",
-    )
-    return option(function)
+# every command but the demo needs it
+config_option = click.option(
+    "--config",
+    "-c",
+    default=DEFAULT_CONFIG,
+    envvar=CONFIG_VARIABLE,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"The pipeline's YAML file. Default: ${CONFIG_VARIABLE}, then {DEFAULT_CONFIG}.",
+)
+# as a tuple of texts in the parameter ``keys``; what they mean depends on the table
+keys_option = click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="COLUMN=VALUE[,…]",
+    help="The key of a row, all its columns, as a line of CSV; may be repeated.",
+)
 
 
 def read_by(parse: Callable[[Any], Value]) -> Callable[[click.Context, click.Parameter, Any], Value | None]:
