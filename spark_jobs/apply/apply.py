@@ -13,7 +13,7 @@ from spark_jobs.apply.register import register_where_possible
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
-from spark_jobs.lake.cuts import Cut, add_to_earlier_cut, write_cut
+from spark_jobs.lake.cuts import Cut, write_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -97,13 +97,10 @@ def _apply(run: Run, plan: Plan) -> tuple[dict[QualifiedName, TableApplied], Cut
 
 
 def _write_cut(pipeline: Pipeline, plan: Plan, done: Mapping[QualifiedName, TableApplied]) -> Cut | None:
-    """Write a cut of the tables that show the end of the plan's last window. If it is an end of a day or an hour, and
-    only tables that were stopped are as far back as that, they are added to its cut."""
+    """Write a cut of the tables that show the end of the plan's last window."""
     stopped = {name for name, applied in done.items() if applied.error is not None}
     states = {name: state for name, state in plan.ledger.states.items() if name not in stopped}
     states |= {name: applied.state for name, applied in done.items() if applied.state and name not in stopped}
-    shown = tuple(table for state in states.values() if (table := cut_at(plan.last, state)))
-    last, before = plan.last, plan.ledger.cut
-    if before is not None and before.ordinal > last.ordinal and last.ends:
-        add_to_earlier_cut(pipeline.lake, last.ordinal, last.window.hi, shown, last.ends)
-    return write_cut(pipeline.lake, last.ordinal, last.window.hi, shown, based_on=before, ends=last.ends)
+    last = plan.last
+    shown = tuple(table for state in states.values() if (table := cut_at(last, state)))
+    return write_cut(pipeline.lake, last.ordinal, last.window.hi, shown, based_on=plan.ledger.cut, ends=last.ends)

@@ -276,12 +276,15 @@ def write_cut(
     """Append a cut and return the latest one. Nothing is appended if the latest cut is equal or of a later window, or
     if ``tables`` is empty; None if there is no cut at all.
 
-    ``ends``: see ``PeriodsSeen``. ``based_on``: the latest cut when the work on ``tables`` began. Tables that
-    ``forget`` has taken out since are left out. Raises LakeError; OvertakenError when other writers commit first.
+    ``ends``: see ``PeriodsSeen``. To the cut at an end, which a later one has followed, those of ``tables`` are added
+    that it lacks: they were stopped when it was written. ``based_on``: the latest cut when the work on ``tables``
+    began. Tables that ``forget`` has taken out since are left out. Raises LakeError; OvertakenError when other writers
+    commit first.
     """
     opened, latest = _latest(lake)
     if latest is not None and latest.ordinal > ordinal:
-        return latest
+        earlier = Cut(latest.number, ordinal, lsn, tables)
+        return _added_to(earlier, lake, opened, latest, ends) if opened and latest.tables and ends else latest
     if latest is not None and based_on is not None:
         removed_names = {table.name for table in based_on.tables} - {table.name for table in latest.tables}
         tables = tuple(table for table in tables if table.name not in removed_names)
@@ -294,26 +297,19 @@ def write_cut(
     return cut
 
 
-@again_when_overtaken
-def add_to_earlier_cut(lake: Lake, ordinal: int, lsn: Lsn, tables: tuple[TableCut, ...], ends: tuple[str, ...]) -> None:
-    """Add the tables that the cut of window ``ordinal`` lacks, which is not the latest: they were stopped when it was
-    written.
-
-    The latest cut is appended again with them, as its number must be the greatest. Raises what ``write_cut`` raises.
-    """
-    opened, latest = _latest(lake)
-    if opened is None or latest is None or not latest.tables or latest.ordinal <= ordinal:
-        return
+def _added_to(earlier: Cut, lake: Lake, opened: TableToWrite, latest: Cut, ends: tuple[str, ...]) -> Cut:
+    """Add the tables that the cut of the window of ``earlier`` lacks. The latest cut is appended again with them, as
+    its number must be the greatest; returns that."""
     files = cut_files(lake)
     with table_errors(f"the cuts at {lake.cuts} cannot be read", hint=_MOVE_AWAY):
-        written = _whole_cut(files.dataset(files.all(opened.table)), Cut(latest.number, ordinal, lsn, ()))
-    missing = tuple(table for table in tables if written.table(table.name) is None)
+        written = _whole_cut(files.dataset(files.all(opened.table)), earlier)
+    missing = tuple(table for table in earlier.tables if written.table(table.name) is None)
     if missing:
         number = latest.number + 1
-        since = tuple(table.after(table, number) for table in latest.tables)
-        latest = replace(latest, number=number, tables=since)
-        rows = [*_rows(latest), *_rows(Cut(number, ordinal, lsn, missing), ends)]
+        latest = replace(latest, number=number)
+        rows = [*_rows(latest), *_rows(replace(earlier, number=number, tables=missing), ends)]
         _append_rows(lake, opened, rows, latest)
+    return latest
 
 
 def _rows(cut: Cut, ends: tuple[str, ...] = ()) -> list[dict[str, Any]]:

@@ -22,7 +22,6 @@ from spark_jobs.lake.cuts import (
     CUTS_SCHEMA,
     Cut,
     TableCut,
-    add_to_earlier_cut,
     cut_at_end,
     cut_until,
     forget,
@@ -222,7 +221,7 @@ def test_a_table_that_was_stopped_is_added_to_the_cut_of_an_end(tmp_path: Path) 
     latest = write_cut(lake, 3, Lsn(300), (replace(ORDERS, version=6),))
     assert cut_at_end(lake, end) == cut_at_end(lake, end + timedelta(hours=1)) == Cut(1, 1, Lsn(100), (ORDERS,))
     for _ in range(2):
-        add_to_earlier_cut(lake, 1, Lsn(100), (ITEMS, replace(ORDERS, version=1)), ends)
+        write_cut(lake, 1, Lsn(100), (ITEMS, replace(ORDERS, version=1)), ends=ends)
     assert latest is not None
     assert latest_cut(lake) == cut_until(lake) == replace(latest, number=4), "added once"
     assert latest_cut(lake) == latest_cut(Lake(lake.path))
