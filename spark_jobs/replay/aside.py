@@ -109,10 +109,11 @@ class Build:
                 hint="choose an LSN before that, or after the table was read again",
             )
 
-    def provenance(self, state: TableState, first: int, lo: Lsn, hi: Lsn) -> Provenance:
-        """That of the commit which puts what was built in the place of ``state``: the windows from ``first`` on, WAL
-        [``lo``, ``hi``), were applied again."""
-        identity, relid = self.landed.identity, state.relid or self.base.relid or 0
+    def provenance(self, state: TableState) -> Provenance:
+        """That of the commit which puts what was built in the place of ``state``: the windows ahead of the base were
+        applied again."""
+        identity, relid, hi = self.landed.identity, state.relid or self.base.relid or 0, self.landed.shown_by(state)
+        first, lo = (self.ahead[0].ordinal, self.ahead[0].window.lo) if self.ahead else (state.ordinal, hi)
         return Provenance.following(state, identity, relid, first, state.ordinal, lo, hi, self.run.run_id)
 
     def in_folder(self, folder: Location) -> BuiltAside:

@@ -199,10 +199,8 @@ def _put_in_place(
 
 
 def _provenance(build: Build, other: OtherForm, state: TableState, changes: ChangeCounts) -> Provenance:
-    ahead, shown = build.ahead, build.landed.shown_by(state)
-    first, lo = (ahead[0].ordinal, ahead[0].window.lo) if ahead else (state.ordinal, shown)
     return replace(
-        build.provenance(state, first, lo, shown),
+        build.provenance(state),
         generation=state.generation.in_form(other.form),
         changes=changes,
         unrepresentable=replace(build.base.unrepresentable, file=state.unrepresentable.file),

@@ -85,13 +85,11 @@ def _rebuilt(run: Run, windows: Sequence[WindowMarker], name: QualifiedName) -> 
     build = replace(build, columns=column_numbers(run.spark(), pipeline.lake.table(name)))
     with staging_folder(pipeline.lake, state) as folder:
         built = build.in_folder(folder)
-        begin, last = build.ahead[0], build.ahead[-1]
-        provenance = build.provenance(state, begin.ordinal, begin.window.lo, last.window.hi)
 
         def write(own: SparkSession) -> None:
             table_at(own, built.path).write.format("delta").mode("overwrite").save(pipeline.lake.table(name))
 
-        recorded = replace(provenance, changes=built.changes)
+        recorded = replace(build.provenance(state), changes=built.changes)
         version, rows = build.put_in_place(state, recorded, write, failed="was not rebuilt")
     return TableReplayed(
         name,

@@ -206,7 +206,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_changed(followed: Followed, tm
     with pytest.raises(OvertakenError):
         build.put_in_place(
             before,
-            build.provenance(before, before.ordinal, start, end),
+            build.provenance(before),
             lambda own: own.range(0).write.format("delta").mode("overwrite").save(pipeline.lake.table(ITEM)),
             failed="was not rebuilt",
         )
