@@ -25,6 +25,8 @@ from spark_jobs.decode.text_column import TextColumn, mask_where
 from spark_jobs.errors import DecodeError, UnrepresentableError, corrected_value
 from spark_jobs.options.column_options import OnUnrepresentable as OnUnrepresentable
 from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.relation_facts import NOT_UTF_8
+from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.schema.wire_type import Family, WireType
 
 NOT_IN_DECIMAL = "NaN or Infinity has no place in a decimal"
@@ -103,6 +105,20 @@ def cast_text(
             hint="the session that read it must pin TimeZone, DateStyle, bytea_output and client_encoding",
         ) from None
     return settled(parsed, text.where, lake_type, name=name, table=table, on_unrepresentable=on_unrepresentable)
+
+
+def missing_value(column: LakeColumn, shape: TableShape) -> Fitted:
+    """The value of rows that are older than the column, cast as changes are. Raises UnrepresentableError."""
+    assert column.missing is not None
+    text = pa.array([column.missing.encode(errors=NOT_UTF_8)], pa.binary())
+    return cast_text(
+        text,
+        column.lake_type,
+        column.binary_type,
+        name=column.name,
+        table=str(shape.name),
+        on_unrepresentable=column.on_unrepresentable,
+    )
 
 
 def parse_text(text: TextColumn, lake_type: LakeType) -> Parsed:

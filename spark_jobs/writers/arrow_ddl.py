@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.decode.values import Fitted, cast_text
+from spark_jobs.decode.values import missing_value
 from spark_jobs.options.table_mode import Mode, holds_changes
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.mode_columns import ended_column
-from spark_jobs.schema.relation_facts import NOT_UTF_8
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.table_commit import Provenance
@@ -61,17 +60,3 @@ def _filled(rows: pa.Table, column: LakeColumn, shape: TableShape, mode: Mode) -
     # of lists there is no conditional choice, so the places are chosen
     values = pa.concat_arrays([pa.nulls(1, nothing.type), pa.repeat(missing, 1).cast(nothing.type)])
     return values.take(pc.is_null(rows.column(ended.name)).cast(pa.int8()))
-
-
-def missing_value(column: LakeColumn, shape: TableShape) -> Fitted:
-    """The value of rows that are older than the column, cast as changes are. Raises UnrepresentableError."""
-    assert column.missing is not None
-    text = pa.array([column.missing.encode(errors=NOT_UTF_8)], pa.binary())
-    return cast_text(
-        text,
-        column.lake_type,
-        column.binary_type,
-        name=column.name,
-        table=str(shape.name),
-        on_unrepresentable=column.on_unrepresentable,
-    )

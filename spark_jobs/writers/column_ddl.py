@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spark_jobs.decode.values import missing_value
 from spark_jobs.delta.table import delta_identifier
 from spark_jobs.options.table_layout import TableLayout
 from spark_jobs.schema.column_changes import ColumnChanges
@@ -21,7 +22,6 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.writers.arranged_table import rewriting
-from spark_jobs.writers.arrow_ddl import missing_value
 from spark_jobs.writers.delta_table import add_features, replace_table, table_columns, with_metadata
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_jobs.apply.net_change.net_change import NetChange
+from spark_jobs.decode.values import missing_value
 from spark_jobs.errors import UnrepresentableError
 from spark_jobs.options.column_options import OnUnrepresentable
 from spark_jobs.schema.column_changes import DeltaColumn
@@ -16,7 +17,6 @@ from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.misfits import Misfits
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, old_key, unchanged, value, value_fields
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.writers.arrow_ddl import missing_value
 from spark_jobs.writers.write_choice import Engine
 
 
