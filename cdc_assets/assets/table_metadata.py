@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spark_jobs.postgres.described_tables import DescribedColumn, ForeignKey
     from spark_jobs.postgres.described_tables import DescribedTable as InSource
     from spark_jobs.spark.provider import SparkProvider
-    from spark_jobs.writers.described_table import DescribedTable
+    from spark_jobs.writers.with_arrow.described_table import DescribedTable
 
 
 # the Delta version at which the numbers below were read, or an earlier one
@@ -63,7 +63,7 @@ def table_metadata(
 
     If ``in_source`` is None, columns are left out. Spark is asked only for what cannot be read without.
     """
-    from spark_jobs.writers.described_table import described_table
+    from spark_jobs.writers.with_arrow.described_table import described_table
 
     path = blueprint.pipeline.lake.table(table)
     described = described_table(path) or _described_by_spark(spark(), path)
@@ -81,7 +81,7 @@ def table_metadata(
 
 
 def _described_by_spark(spark: SparkSession, path: str) -> DescribedTable:
-    from spark_jobs.writers.described_table import DescribedTable
+    from spark_jobs.writers.with_arrow.described_table import DescribedTable
 
     frame = spark.read.format("delta").load(path)
     return DescribedTable(tuple(frame.dtypes), frame.count())  # the count is answered from the table's log

@@ -27,10 +27,10 @@ from spark_jobs.tables.configured_otherwise import needs_new_generation
 from spark_jobs.tables.refused_changes import accepted_windows, refused_columns, refused_snapshot
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.writers.annotated_table import annotate_table
-from spark_jobs.writers.delta_table import table_at
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.table_writer import WrittenTable, record, write_net
+from spark_jobs.writers.with_spark.delta_table import table_at
 
 _TABLES_AT_ONCE = 3
 

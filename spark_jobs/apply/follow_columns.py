@@ -14,9 +14,9 @@ from spark_jobs.options.table_layout import NO_LAYOUT
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import refused_ddl, spark_errors
-from spark_jobs.writers.arrow_ddl import ArrowDdl
-from spark_jobs.writers.column_ddl import SparkDdl
 from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.with_arrow.arrow_ddl import ArrowDdl
+from spark_jobs.writers.with_spark.column_ddl import SparkDdl
 
 
 class ColumnDdl(Protocol):

@@ -48,10 +48,10 @@ from spark_jobs.spark.session import isolated_session
 from spark_jobs.writers.delta_fields import has_columns_of
 from spark_jobs.writers.merge_sql import KeyRange, in_range, quoted
 from spark_jobs.writers.net_source import Frame, NetSource, key_ends, key_range_in, key_range_of
-from spark_jobs.writers.opened_table import OpenedTable
-from spark_jobs.writers.past_rows import snapshot_rows
-from spark_jobs.writers.rewritten_rows import comparable_keys, rows_of_snapshot
-from spark_jobs.writers.rows_of_table import rows_of_table_within
+from spark_jobs.writers.with_arrow.opened_table import OpenedTable
+from spark_jobs.writers.with_arrow.rewritten_rows import comparable_keys, rows_of_snapshot
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table_within
+from spark_jobs.writers.with_spark.past_rows import snapshot_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

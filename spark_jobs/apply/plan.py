@@ -21,7 +21,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.tables.at_source import all_followed_names, resolved
 from spark_jobs.tables.ledger import Ledger, concerns
-from spark_jobs.writers.opened_table import file_bytes, opened_table
+from spark_jobs.writers.with_arrow.opened_table import file_bytes, opened_table
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from spark_jobs.schema.annotations import TableAnnotations
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
 from spark_jobs.tables.catalogue_changes import another_table, column_changes_of, is_annotated, is_of_another
-from spark_jobs.writers.opened_table import OpenedTable, file_bytes, opened_table
 from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.with_arrow.opened_table import OpenedTable, file_bytes, opened_table
 
 if TYPE_CHECKING:
     from spark_jobs.apply.regions_read import RegionsRead

@@ -24,7 +24,7 @@ from spark_jobs.lake.table_state import TXN_PREFIX, is_written_by, stream_id
 from spark_jobs.options.folder_template import MESSAGES_FOLDER, UNREPRESENTABLE_FOLDER
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.storage import Location
-from spark_jobs.writers.leftovers import PARTIAL_LOG, files_without_table
+from spark_jobs.writers.with_arrow.leftovers import PARTIAL_LOG, files_without_table
 
 _LOG = "_delta_log/"
 # what staging.py and read_record.py make, and what a doctor that was killed leaves

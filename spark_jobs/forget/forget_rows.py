@@ -35,12 +35,12 @@ from spark_jobs.snapshot.chunks.read_record import plans
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.writers.delta_table import set_properties
 from spark_jobs.writers.merge_sql import quoted
-from spark_jobs.writers.opened_table import opened_table
-from spark_jobs.writers.plain_table import has_known_columns, plain_table, without_rows
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows
 from spark_jobs.writers.table_writer import WrittenTable, record
+from spark_jobs.writers.with_arrow.opened_table import opened_table
+from spark_jobs.writers.with_arrow.plain_table import has_known_columns, plain_table, without_rows
+from spark_jobs.writers.with_spark.delta_table import set_properties
 from spark_jobs.writers.write_choice import compaction_writer
 
 # when rows were removed the last time: no version from before can be read

@@ -36,8 +36,8 @@ from spark_jobs.snapshot.chunks.read_record import ReadRecord, plans
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.tables.at_source import all_followed_names, resolved
 from spark_jobs.tables.ledger import Ledger
-from spark_jobs.writers.simpler_table import TableSimplified, simplify
 from spark_jobs.writers.table_upkeep import TableFiles, TableKept, keep_table_small
+from spark_jobs.writers.with_spark.simpler_table import TableSimplified, simplify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

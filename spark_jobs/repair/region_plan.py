@@ -32,7 +32,7 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.export import ExportedSnapshot, ctid_ranges
 from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource, TableRead
 from spark_jobs.tables.catalogue_changes import regions_changed
-from spark_jobs.writers.staged_misfits import NotedFrame
+from spark_jobs.writers.with_spark.staged_misfits import NotedFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

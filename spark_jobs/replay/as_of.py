@@ -30,8 +30,8 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location, Storage
 from spark_jobs.tables.at_source import resolved
-from spark_jobs.writers.delta_table import rows_written
 from spark_jobs.writers.table_features import features_of, new_properties
+from spark_jobs.writers.with_spark.delta_table import rows_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

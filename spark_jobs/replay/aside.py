@@ -32,10 +32,10 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.tables.catalogue_changes import change_without_event
-from spark_jobs.writers.arranged_table import rewriting
-from spark_jobs.writers.delta_table import replace_table, rows_written
-from spark_jobs.writers.rows_of_table import rows_of_table
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committed_version, committing_session
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
+from spark_jobs.writers.with_spark.arranged_table import rewriting
+from spark_jobs.writers.with_spark.delta_table import replace_table, rows_written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

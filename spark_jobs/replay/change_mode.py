@@ -34,8 +34,8 @@ from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.followed_tables import watched_tables
 from spark_jobs.tables.ledger import Ledger, concerns
-from spark_jobs.writers.delta_table import column_numbers, replace_table, table_at
 from spark_jobs.writers.table_commit import ModeOrigin, Provenance
+from spark_jobs.writers.with_spark.delta_table import column_numbers, replace_table, table_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,8 +23,8 @@ from spark_jobs.schema.moment import Moment
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.writers.delta_table import is_readable, table_at, table_columns, with_metadata
-from spark_jobs.writers.past_rows import snapshot_rows, with_commit_columns
+from spark_jobs.writers.with_spark.delta_table import is_readable, table_at, table_columns, with_metadata
+from spark_jobs.writers.with_spark.past_rows import snapshot_rows, with_commit_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

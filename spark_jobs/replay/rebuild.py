@@ -28,7 +28,7 @@ from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.tables.at_source import resolved
 from spark_jobs.tables.ledger import Ledger
-from spark_jobs.writers.delta_table import column_numbers, table_at
+from spark_jobs.writers.with_spark.delta_table import column_numbers, table_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

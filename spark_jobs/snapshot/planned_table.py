@@ -47,9 +47,9 @@ from spark_jobs.storage import Location
 from spark_jobs.tables.catalogue_changes import is_of_earlier_chapter
 from spark_jobs.tables.configured_otherwise import shows_another
 from spark_jobs.tables.refused_changes import refused_columns
-from spark_jobs.writers.delta_table import table_columns
-from spark_jobs.writers.opened_table import opened_table
 from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.with_arrow.opened_table import opened_table
+from spark_jobs.writers.with_spark.delta_table import table_columns
 from spark_jobs.writers.write_choice import Engine, snapshot_writer
 
 

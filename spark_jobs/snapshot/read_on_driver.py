@@ -19,7 +19,7 @@ from spark_jobs.delta.files import create_local_folder
 from spark_jobs.retries import again_when_lost
 from spark_jobs.snapshot.table_read import Rows
 from spark_jobs.storage import Location
-from spark_jobs.writers.whole_table import WrittenFiles
+from spark_jobs.writers.with_arrow.whole_table import WrittenFiles
 
 Result = TypeVar("Result", covariant=True)
 

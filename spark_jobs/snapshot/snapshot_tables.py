@@ -36,14 +36,14 @@ from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session_conf import INTERPRETED, local_cores
 from spark_jobs.writers.annotated_table import annotate_table
-from spark_jobs.writers.arranged_table import rewriting
-from spark_jobs.writers.delta_table import replace_table, rows_written, table_at, with_metadata
-from spark_jobs.writers.leftovers import files_without_table, remove_files
-from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
-from spark_jobs.writers.rewritten_rows import rows_of_snapshot, with_snapshot
-from spark_jobs.writers.staged_misfits import NotedFrame
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committed_version, committing_session
-from spark_jobs.writers.whole_table import WholeTable, WrittenFiles
+from spark_jobs.writers.with_arrow.leftovers import files_without_table, remove_files
+from spark_jobs.writers.with_arrow.rewritten_rows import rows_of_snapshot, with_snapshot
+from spark_jobs.writers.with_arrow.whole_table import WholeTable, WrittenFiles
+from spark_jobs.writers.with_spark.arranged_table import rewriting
+from spark_jobs.writers.with_spark.delta_table import replace_table, rows_written, table_at, with_metadata
+from spark_jobs.writers.with_spark.past_rows import rows_with_past, snapshot_rows
+from spark_jobs.writers.with_spark.staged_misfits import NotedFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,8 +30,8 @@ from spark_jobs.snapshot.range_read import RangeQuery, RangeReader, read_range
 from spark_jobs.snapshot.snapshot_column import SnapshotColumn
 from spark_jobs.tables.masked_columns import why_mask_does_not_fit
 from spark_jobs.writers.merge_sql import named_columns
-from spark_jobs.writers.staged_misfits import NotedFrame, counted_misfits, misfits_among
-from spark_jobs.writers.variants import with_variants
+from spark_jobs.writers.with_spark.staged_misfits import NotedFrame, counted_misfits, misfits_among
+from spark_jobs.writers.with_spark.variants import with_variants
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

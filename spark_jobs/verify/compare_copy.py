@@ -42,8 +42,8 @@ from spark_jobs.verify.compare_rows import (
     source_state,
 )
 from spark_jobs.verify.table_verified import TableVerified, VerifyReport
-from spark_jobs.writers.delta_table import table_at
 from spark_jobs.writers.merge_sql import quoted
+from spark_jobs.writers.with_spark.delta_table import table_at
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -15,7 +15,7 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.verify.compare_rows import RowComparison, compare_rows, row_hash
 from spark_jobs.verify.table_verified import RowCounts
 from spark_jobs.writers.merge_sql import quoted
-from spark_jobs.writers.row_equality import printed
+from spark_jobs.writers.with_spark.row_equality import printed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

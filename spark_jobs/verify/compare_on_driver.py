@@ -16,8 +16,8 @@ from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_fields import known_fields, source_columns
-from spark_jobs.writers.opened_table import file_bytes
-from spark_jobs.writers.rows_of_table import readable_table, rows_of_table
+from spark_jobs.writers.with_arrow.opened_table import file_bytes
+from spark_jobs.writers.with_arrow.rows_of_table import readable_table, rows_of_table
 
 _log = logging.getLogger(__name__)
 

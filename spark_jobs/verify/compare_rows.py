@@ -19,7 +19,7 @@ from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.verify.table_verified import Difference, DifferingRow, KeyValue, RowCounts
 from spark_jobs.writers.merge_sql import quoted
-from spark_jobs.writers.row_equality import printed
+from spark_jobs.writers.with_spark.row_equality import printed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row

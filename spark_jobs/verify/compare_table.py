@@ -26,7 +26,7 @@ from spark_jobs.verify.compare_rows import RowComparison, compare_rows
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import RowCounts, TableVerified
 from spark_jobs.writers.delta_fields import has_columns_of
-from spark_jobs.writers.delta_table import table_at, table_columns
+from spark_jobs.writers.with_spark.delta_table import table_at, table_columns
 
 
 @dataclass(frozen=True)

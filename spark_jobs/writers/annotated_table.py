@@ -14,10 +14,10 @@ from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_fields import ATTNUM, COMMENT, COMMENTED, annotated, description
-from spark_jobs.writers.delta_table import set_properties, table_at
 from spark_jobs.writers.merge_sql import quoted, sql_text
-from spark_jobs.writers.opened_table import FEATURES, OpenedTable, opened_table
-from spark_jobs.writers.table_metadata import commit_metadata, said_by_source
+from spark_jobs.writers.with_arrow.opened_table import FEATURES, OpenedTable, opened_table
+from spark_jobs.writers.with_arrow.table_metadata import commit_metadata, said_by_source
+from spark_jobs.writers.with_spark.delta_table import set_properties, table_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -218,7 +218,7 @@ def committing_session(
     table already has our commit of that number: then another writer has committed since the table's state was read.
     Delta's error about a conflict with a concurrent commit of ours is raised as OvertakenError; with ``by_any``, about
     a conflict with anybody's commit. ``creates``: the commit creates the table, so a file that is gone was removed as a
-    leftover by the writer that committed first (``writers/leftovers.py``).
+    leftover by the writer that committed first (``writers/with_arrow/leftovers.py``).
 
     ``compact``: small files are compacted in a second commit. Delta's table property is not used for this: in a fresh
     process its first commit always compacts, whatever the number of files.

@@ -28,16 +28,16 @@ from spark_jobs.retries import again_when_overtaken
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.writers.delta_table import set_properties
-from spark_jobs.writers.plain_table import (
+from spark_jobs.writers.table_features import TRANSACTIONS_STAY, short_log
+from spark_jobs.writers.with_arrow.plain_table import (
     SmallFiles,
     compacted,
     has_known_columns,
     plain_table,
     small_files,
 )
-from spark_jobs.writers.simpler_table import TableSimplified
-from spark_jobs.writers.table_features import TRANSACTIONS_STAY, short_log
+from spark_jobs.writers.with_spark.delta_table import set_properties
+from spark_jobs.writers.with_spark.simpler_table import TableSimplified
 from spark_jobs.writers.write_choice import compaction_writer
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.storage import Location
-from spark_jobs.writers.arrow_writer import ArrowWriter
-from spark_jobs.writers.kept_values import with_kept_values
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.opened_table import FEATURES, OpenedTable, facts_of, facts_of_unopened
-from spark_jobs.writers.plain_table import compact_smallest
-from spark_jobs.writers.spark_writer import SparkWriter
 from spark_jobs.writers.table_commit import Provenance, commit_numbered, commit_without_rows
+from spark_jobs.writers.with_arrow.arrow_writer import ArrowWriter
+from spark_jobs.writers.with_arrow.kept_values import with_kept_values
+from spark_jobs.writers.with_arrow.opened_table import FEATURES, OpenedTable, facts_of, facts_of_unopened
+from spark_jobs.writers.with_arrow.plain_table import compact_smallest
+from spark_jobs.writers.with_spark.spark_writer import SparkWriter
 from spark_jobs.writers.write_choice import TableFacts, WriteWay, write_way
 
 

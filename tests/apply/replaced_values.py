@@ -16,7 +16,7 @@ from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOpt
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
-from spark_jobs.writers.rows_of_table import rows_of_table
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 

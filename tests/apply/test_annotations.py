@@ -20,8 +20,8 @@ from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.opened_table import opened_table
-from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata
+from spark_jobs.writers.with_arrow.opened_table import opened_table
+from spark_jobs.writers.with_arrow.table_metadata import MetadataChange, commit_metadata
 from tests.apply.annotations import HOSTILE, IDLE, ITEM, LONG, MAKING, in_source, said, table_of
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of

@@ -21,7 +21,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import SyncReport, capture, sync
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.rows_of_table import rows_of_table
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.apply.several_modes import in_modes
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark

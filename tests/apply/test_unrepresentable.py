@@ -27,7 +27,7 @@ from spark_jobs.schema.misfits import MOST_RECORDS
 from spark_jobs.status import pipeline_status
 from spark_jobs.sync import snapshot, sync
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.rows_of_table import rows_of_table
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.apply.replaced_values import (
     MODES,
     NAMES,

@@ -26,8 +26,8 @@ from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.status import PipelineStatus, TableStatus
 from spark_jobs.sync import SyncReport
 from spark_jobs.verify.table_verified import RowCounts, TableVerified, VerifyReport
-from spark_jobs.writers.simpler_table import FeatureKept, TableSimplified
 from spark_jobs.writers.table_upkeep import TableFiles
+from spark_jobs.writers.with_spark.simpler_table import FeatureKept, TableSimplified
 
 ORDERS, ITEMS = QualifiedName("public", "orders"), QualifiedName("public", "items")
 READ = PartitionsRead("partition public.orders_7 was attached", 1234, "0/1A2B3C")

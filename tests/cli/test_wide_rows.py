@@ -11,7 +11,7 @@ import pytest
 
 from spark_jobs.configuration import Lake
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.writers.rows_of_table import readable_table, rows_of_table
+from spark_jobs.writers.with_arrow.rows_of_table import readable_table, rows_of_table
 from tests.cli.command import configured
 from tests.fixtures.servers import Database
 

@@ -38,7 +38,7 @@ from spark_jobs.replay.replay import replay
 from spark_jobs.run import Run
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers import arrow_writer
+from spark_jobs.writers.with_arrow import arrow_writer
 from tests.cli.command import configured
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of

@@ -21,7 +21,7 @@ from spark_jobs.snapshot.exporter import PATIENT, Exporter
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
 from spark_jobs.sync import snapshot
-from spark_jobs.writers.rows_of_table import rows_of_table
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

@@ -21,7 +21,7 @@ from spark_jobs.snapshot.chunks.read_record import ReadRecord
 from spark_jobs.storage import Storage
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.rows_of_table import rows_of_table
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of

@@ -23,7 +23,7 @@ from spark_jobs.snapshot.chunks.read_plan import ReadPlan
 from spark_jobs.snapshot.chunks.read_record import ReadRecord, plans
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.sync import capture, snapshot
-from spark_jobs.writers.whole_table import WrittenFiles
+from spark_jobs.writers.with_arrow.whole_table import WrittenFiles
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.servers import Database

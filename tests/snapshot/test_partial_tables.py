@@ -22,7 +22,7 @@ from spark_jobs.status import pipeline_status
 from spark_jobs.storage import Storage, StoreSettings
 from spark_jobs.sync import capture
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.rows_of_table import rows_of_table
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.s3_server import S3Server
 from tests.fixtures.servers import Database

@@ -29,8 +29,9 @@ from spark_jobs.snapshot import snapshot as snapshots
 from spark_jobs.spark.session import spark_session
 from spark_jobs.storage import Location
 from spark_jobs.sync import snapshot, sync
-from spark_jobs.writers import table_writer, whole_table
+from spark_jobs.writers import table_writer
 from spark_jobs.writers.table_commit import Provenance
+from spark_jobs.writers.with_arrow import whole_table
 from tests.fixtures.forked_programs import ForkedProgram, start_program
 
 SAID = "said"

@@ -19,7 +19,7 @@ from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.verify.verify import verify
-from spark_jobs.writers.simpler_table import simplify
+from spark_jobs.writers.with_spark.simpler_table import simplify
 from tests.apply.annotations import HOSTILE, ITEM, MAKING, in_source, said
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of

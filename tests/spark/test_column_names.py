@@ -24,9 +24,9 @@ from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
 from spark_jobs.sync import sync
-from spark_jobs.writers.delta_table import add_features, replace_table
 from spark_jobs.writers.merge_sql import NET_CHANGE, merge_statement, named_columns
 from spark_jobs.writers.table_features import DELETION_VECTORS
+from spark_jobs.writers.with_spark.delta_table import add_features, replace_table
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_jobs.storage import Location
-from spark_jobs.writers.delta_table import add_features, replace_table
-from spark_jobs.writers.described_table import described_table
 from spark_jobs.writers.table_features import DELETION_VECTORS, MAPPED_NAMES
+from spark_jobs.writers.with_arrow.described_table import described_table
+from spark_jobs.writers.with_spark.delta_table import add_features, replace_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from spark_jobs.errors import LakeError, SchemaChangeError, UnrepresentableError
 from spark_jobs.lake.table_state import table_state
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.errors import is_concurrent_commit
-from spark_jobs.writers.spark_writer import write_by_spark
+from spark_jobs.writers.with_spark.spark_writer import write_by_spark
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed
 
@@ -78,7 +78,7 @@ def test_truncate_then_insert_is_one_overwrite(followed: Followed) -> None:
 
 
 def test_columns_keep_their_attribute_numbers(followed: Followed) -> None:
-    from spark_jobs.writers.delta_table import table_columns
+    from spark_jobs.writers.with_spark.delta_table import table_columns
 
     path = followed.pipeline.lake.table(followed.names[0])
     numbers = [column.attnum for column in table_columns(followed.spark, path)]

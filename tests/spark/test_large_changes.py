@@ -16,10 +16,10 @@ from spark_jobs.delta.data_files import DataFiles
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.sync import sync
-from spark_jobs.writers import arrow_writer
-from spark_jobs.writers.opened_table import OpenedTable
-from spark_jobs.writers.rewritten_rows import RowChange
-from spark_jobs.writers.touched_files import TouchedFiles, all_files
+from spark_jobs.writers.with_arrow import arrow_writer
+from spark_jobs.writers.with_arrow.opened_table import OpenedTable
+from spark_jobs.writers.with_arrow.rewritten_rows import RowChange
+from spark_jobs.writers.with_arrow.touched_files import TouchedFiles, all_files
 from tests.fixtures.no_spark import SparkIsStarted, no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.row_compare import compare

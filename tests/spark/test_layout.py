@@ -15,7 +15,7 @@ from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import SyncReport, sync
-from spark_jobs.writers.arranged_table import Arrangement
+from spark_jobs.writers.with_spark.arranged_table import Arrangement
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

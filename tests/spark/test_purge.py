@@ -16,7 +16,7 @@ from spark_jobs.maintain.maintain import maintain
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
-from spark_jobs.writers.plain_table import plain_table
+from spark_jobs.writers.with_arrow.plain_table import plain_table
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed

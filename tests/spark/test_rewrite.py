@@ -14,8 +14,8 @@ from spark_jobs.configuration import MergeEngine
 from spark_jobs.errors import LakeError
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.storage import Location
-from spark_jobs.writers import spark_writer
-from spark_jobs.writers.spark_writer import newest_version
+from spark_jobs.writers.with_spark import spark_writer
+from spark_jobs.writers.with_spark.spark_writer import newest_version
 from tests.at_night import at_night
 from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database

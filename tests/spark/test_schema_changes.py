@@ -17,8 +17,8 @@ from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import apply
-from spark_jobs.writers.delta_table import add_features, table_columns
 from spark_jobs.writers.table_features import MAPPED_NAMES
+from spark_jobs.writers.with_spark.delta_table import add_features, table_columns
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database

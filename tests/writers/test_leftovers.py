@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spark_jobs.storage import Location
-from spark_jobs.writers.leftovers import files_without_table, remove_files
+from spark_jobs.writers.with_arrow.leftovers import files_without_table, remove_files
 
 OURS = "g8/part-00000-128fa7c7-e05c-4bb1-ac93-db9404f8fbfd-c000.snappy.parquet"
 OF_A_SNAPSHOT = "snapshot-00000-128fa7c7-e05c-4bb1-ac93-db9404f8fbfd-c000.zstd.parquet"

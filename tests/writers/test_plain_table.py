@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction
 from spark_jobs.delta.commit import Transaction
 from spark_jobs.delta.own_commit import commit_info, create_table, write_commit
 from spark_jobs.storage import Location
-from spark_jobs.writers.plain_table import compacted, has_known_columns, plain_table, small_files
+from spark_jobs.writers.with_arrow.plain_table import compacted, has_known_columns, plain_table, small_files
 
 SCHEMA = pa.schema(
     [

@@ -17,9 +17,9 @@ from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.mode_columns import VALID_TO_LSN
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.writers.file_layout import written_columns
-from spark_jobs.writers.lost_copies import row_change
 from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.with_arrow.file_layout import written_columns
+from spark_jobs.writers.with_arrow.lost_copies import row_change
 
 NAN = float("nan")
 Row = tuple[Any, ...]

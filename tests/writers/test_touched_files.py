@@ -26,12 +26,12 @@ from spark_jobs.schema.lake_types import LakeType
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
-from spark_jobs.writers.arrow_writer import ArrowWriter
 from spark_jobs.writers.merge_sql import KeyRange
 from spark_jobs.writers.net_source import NetSource, key_range_of
-from spark_jobs.writers.opened_table import facts_of, opened_table
 from spark_jobs.writers.table_commit import Provenance
-from spark_jobs.writers.whole_table import WholeTable
+from spark_jobs.writers.with_arrow.arrow_writer import ArrowWriter
+from spark_jobs.writers.with_arrow.opened_table import facts_of, opened_table
+from spark_jobs.writers.with_arrow.whole_table import WholeTable
 from spark_jobs.writers.write_choice import WriteWay
 from tests.at_night import at_night
 

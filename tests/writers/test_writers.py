@@ -33,16 +33,16 @@ from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns, arrow_schema, ddl, value, value_fields
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.storage import Location
-from spark_jobs.writers.delta_table import replace_table, table_at, with_metadata
 from spark_jobs.writers.merge_sql import named_columns
 from spark_jobs.writers.net_source import NetSource, key_range_of
-from spark_jobs.writers.opened_table import opened_table
-from spark_jobs.writers.past_rows import rows_with_past, snapshot_rows
-from spark_jobs.writers.rewritten_rows import rows_of_snapshot, with_snapshot
-from spark_jobs.writers.rows_of_table import readable_table, rows_of_table
 from spark_jobs.writers.table_commit import Provenance, commit_without_rows, committing_session
 from spark_jobs.writers.table_writer import WrittenTable, write_net
-from spark_jobs.writers.whole_table import WholeTable
+from spark_jobs.writers.with_arrow.opened_table import opened_table
+from spark_jobs.writers.with_arrow.rewritten_rows import rows_of_snapshot, with_snapshot
+from spark_jobs.writers.with_arrow.rows_of_table import readable_table, rows_of_table
+from spark_jobs.writers.with_arrow.whole_table import WholeTable
+from spark_jobs.writers.with_spark.delta_table import replace_table, table_at, with_metadata
+from spark_jobs.writers.with_spark.past_rows import rows_with_past, snapshot_rows
 from tests.at_night import at_night
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from spark_jobs.apply.net_change.on_executors import OnExecutors
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.writers.delta_table import table_columns
 from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.with_spark.delta_table import table_columns
 
 
 class NetComputer(Protocol):

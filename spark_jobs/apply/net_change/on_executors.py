@@ -43,10 +43,10 @@ from spark_jobs.schema.net_columns import (
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
-from spark_jobs.writers.copies_merge import summed_copies
 from spark_jobs.writers.merge_sql import KeyRange
 from spark_jobs.writers.net_source import Frame, NetSource, key_ends, key_range_in
-from spark_jobs.writers.staged_misfits import counted_misfits, misfits_among
+from spark_jobs.writers.with_spark.copies_merge import summed_copies
+from spark_jobs.writers.with_spark.staged_misfits import counted_misfits, misfits_among
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

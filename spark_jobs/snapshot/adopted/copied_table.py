@@ -25,7 +25,7 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.snapshot.adopted.row_hash import is_hashed
 from spark_jobs.snapshot.range_read import Batches
 from spark_jobs.storage import Location
-from spark_jobs.writers.rows_of_table import every_row, readable_table
+from spark_jobs.writers.with_arrow.rows_of_table import every_row, readable_table
 
 _ROWS = 1 << 16
 

@@ -31,7 +31,7 @@ from spark_jobs.snapshot.export import rows_query
 from spark_jobs.snapshot.range_read import Batches, RangeQuery, marked, range_transaction
 from spark_jobs.snapshot.table_read import TaskReader
 from spark_jobs.storage import Recent
-from spark_jobs.writers.whole_table import WrittenFiles
+from spark_jobs.writers.with_arrow.whole_table import WrittenFiles
 
 _ROWS_AT_ONCE = 10_000
 

@@ -20,7 +20,7 @@ from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.snapshot.read_on_driver import ReadTask, until_stopped
 from spark_jobs.snapshot.table_read import MisfitsRead, SnapshotSource, TaskReader
 from spark_jobs.spark.errors import spark_errors
-from spark_jobs.writers.whole_table import WrittenFiles
+from spark_jobs.writers.with_arrow.whole_table import WrittenFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

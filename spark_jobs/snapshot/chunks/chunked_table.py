@@ -33,7 +33,7 @@ from spark_jobs.snapshot.planned_table import PlannedTable, TableToRead, look
 from spark_jobs.snapshot.snapshot_work import SnapshotWork
 from spark_jobs.snapshot.table_read import TableRead
 from spark_jobs.storage import Recent
-from spark_jobs.writers.whole_table import WholeTable
+from spark_jobs.writers.with_arrow.whole_table import WholeTable
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from spark_jobs.apply.net_change.net_change import NetChange
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.schema.net_columns import OPERATION, UPSERT, old_key, value
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
-from spark_jobs.writers.kept_values import filled, key_before, lacking
+from spark_jobs.writers.with_arrow.kept_values import filled, key_before, lacking
 
 _ROW, _HELD = "row", "held"
 

@@ -51,11 +51,11 @@ from spark_jobs.spark.session_conf import local_cores
 from spark_jobs.tables.catalogue_changes import change_without_event
 from spark_jobs.tables.understood_windows import understood_windows
 from spark_jobs.writers.merge_sql import named_columns
-from spark_jobs.writers.rewritten_rows import rows_of_snapshot
-from spark_jobs.writers.staged_misfits import NotedFrame
 from spark_jobs.writers.table_commit import Provenance
-from spark_jobs.writers.variants import with_variants
-from spark_jobs.writers.whole_table import WholeTable, WrittenFiles
+from spark_jobs.writers.with_arrow.rewritten_rows import rows_of_snapshot
+from spark_jobs.writers.with_arrow.whole_table import WholeTable, WrittenFiles
+from spark_jobs.writers.with_spark.staged_misfits import NotedFrame
+from spark_jobs.writers.with_spark.variants import with_variants
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,8 +28,8 @@ from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.snapshot.chunks.staged_files import StagedFiles
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_fields import COLUMN_ID, MAX_ID, Field, delta_fields, schema_string
-from spark_jobs.writers.leftovers import PARTIAL
 from spark_jobs.writers.table_features import COLUMN_MAPPING, MAPPED_NAMES, features_of_columns
+from spark_jobs.writers.with_arrow.leftovers import PARTIAL
 
 _SECONDS = 10.0  # between two commits: nobody needs one for each chunk
 _CHECKPOINT_EVERY = 10  # commits

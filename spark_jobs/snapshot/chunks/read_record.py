@@ -24,8 +24,8 @@ from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.snapshot.chunks.partial_table import remove_partial
 from spark_jobs.snapshot.chunks.read_plan import ReadPlan
 from spark_jobs.storage import Location
-from spark_jobs.writers.leftovers import PARTIAL
-from spark_jobs.writers.whole_table import WrittenFiles
+from spark_jobs.writers.with_arrow.leftovers import PARTIAL
+from spark_jobs.writers.with_arrow.whole_table import WrittenFiles
 
 _FOLDER = "chunks"
 # the newest plan counts, and of a chunk's files the one for the newest columns

@@ -28,7 +28,7 @@ from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.snapshot_work import require_same_server
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.spark.session_conf import local_cores, runs_on_driver
-from spark_jobs.writers.whole_table import WrittenFiles
+from spark_jobs.writers.with_arrow.whole_table import WrittenFiles
 
 _log = logging.getLogger(__name__)
 

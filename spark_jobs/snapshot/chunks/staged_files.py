@@ -18,9 +18,9 @@ from spark_jobs.schema.net_columns import arrow_schema, value, value_fields
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.snapshot.chunks.planned_columns import PlannedColumns
 from spark_jobs.storage import Location
-from spark_jobs.writers.file_layout import file_layout, written_columns
-from spark_jobs.writers.leftovers import PARTIAL
-from spark_jobs.writers.whole_table import STEM, WrittenFiles
+from spark_jobs.writers.with_arrow.file_layout import file_layout, written_columns
+from spark_jobs.writers.with_arrow.leftovers import PARTIAL
+from spark_jobs.writers.with_arrow.whole_table import STEM, WrittenFiles
 
 
 @dataclass(frozen=True)

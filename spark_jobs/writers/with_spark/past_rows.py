@@ -27,9 +27,9 @@ from spark_jobs.schema.mode_columns import (
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.writers.delta_table import table_at, table_columns
 from spark_jobs.writers.merge_sql import quoted
-from spark_jobs.writers.row_equality import printed
+from spark_jobs.writers.with_spark.delta_table import table_at, table_columns
+from spark_jobs.writers.with_spark.row_equality import printed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

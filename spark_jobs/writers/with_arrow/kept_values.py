@@ -18,9 +18,9 @@ from spark_jobs.schema.mode_columns import live_rows
 from spark_jobs.schema.net_columns import NetColumns, old_key, unchanged, value
 from spark_jobs.writers.merge_sql import in_range
 from spark_jobs.writers.net_source import NetSource, key_range_of
-from spark_jobs.writers.opened_table import OpenedTable, file_bytes
-from spark_jobs.writers.rewritten_rows import Places, comparable_keys
-from spark_jobs.writers.rows_of_table import rows_of_table
+from spark_jobs.writers.with_arrow.opened_table import OpenedTable, file_bytes
+from spark_jobs.writers.with_arrow.rewritten_rows import Places, comparable_keys
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 
 
 def with_kept_values(opened: OpenedTable, net: NetSource, limits: WriteLimits) -> NetSource | None:

@@ -12,7 +12,7 @@ from spark_jobs.delta.table import table_errors
 from spark_jobs.errors import LakeError
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_fields import known_fields, sql_type
-from spark_jobs.writers.opened_table import table_to_read
+from spark_jobs.writers.with_arrow.opened_table import table_to_read
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from spark_jobs.readable_size import size
 from spark_jobs.spark.causes import text_of
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.writers.delta_table import set_properties
 from spark_jobs.writers.table_features import COLUMN_MAPPING, DELETION_VECTORS, TIMESTAMP_NTZ, features_of
+from spark_jobs.writers.with_spark.delta_table import set_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

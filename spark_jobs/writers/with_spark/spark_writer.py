@@ -24,9 +24,6 @@ from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
 from spark_jobs.spark.errors import is_concurrent_commit
 from spark_jobs.spark.session_conf import INTERPRETED
 from spark_jobs.storage import Location
-from spark_jobs.writers.arranged_table import arrange, rewriting
-from spark_jobs.writers.copies_merge import added_copies, merge_copies, with_copies
-from spark_jobs.writers.delta_table import add_features, table_at
 from spark_jobs.writers.merge_sql import (
     MOVED,
     NET_CHANGE,
@@ -37,10 +34,18 @@ from spark_jobs.writers.merge_sql import (
     quoted,
 )
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.past_sql import history_statement, named_mode_columns, open_values_query, soft_delete_statement
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session
 from spark_jobs.writers.table_features import DELETION_VECTORS
-from spark_jobs.writers.variants import with_variants
+from spark_jobs.writers.with_spark.arranged_table import arrange, rewriting
+from spark_jobs.writers.with_spark.copies_merge import added_copies, merge_copies, with_copies
+from spark_jobs.writers.with_spark.delta_table import add_features, table_at
+from spark_jobs.writers.with_spark.past_sql import (
+    history_statement,
+    named_mode_columns,
+    open_values_query,
+    soft_delete_statement,
+)
+from spark_jobs.writers.with_spark.variants import with_variants
 from spark_jobs.writers.write_choice import WriteWay
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_fields import COLUMN_ID, MAX_ID, PHYSICAL, known_fields, source_columns
-from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.merge_sql import KeyRange, ranged_key
 from spark_jobs.writers.table_features import DELETION_VECTORS
+from spark_jobs.writers.with_arrow.file_layout import written_columns
 from spark_jobs.writers.write_choice import TableFacts
 
 _log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from spark_jobs.decode.equal_rows import DistinctRows, EqualRows, comparable_row
 from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.schema.net_columns import COPIES
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.rewritten_rows import KeyedChange, RowChange, RowPiece, as_written, in_lake_types
+from spark_jobs.writers.with_arrow.rewritten_rows import KeyedChange, RowChange, RowPiece, as_written, in_lake_types
 
 _NEVER = -(2**63)  # older than all commits
 

@@ -21,12 +21,12 @@ from spark_jobs.schema.mode_columns import live_rows, own_columns
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.writers.arranged_table import rewriting
-from spark_jobs.writers.delta_table import add_features, replace_table, table_columns, with_metadata
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session
 from spark_jobs.writers.table_features import MAPPED_NAMES, features_of_columns
-from spark_jobs.writers.variants import stored_sql
+from spark_jobs.writers.with_spark.arranged_table import rewriting
+from spark_jobs.writers.with_spark.delta_table import add_features, replace_table, table_columns, with_metadata
+from spark_jobs.writers.with_spark.variants import stored_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

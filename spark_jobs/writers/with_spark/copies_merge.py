@@ -16,7 +16,7 @@ from spark_jobs.schema.table_shape import TableShape
 from spark_jobs.spark.causes import MISSING_ROW
 from spark_jobs.writers.merge_sql import NET_CHANGE, in_range, inserting, merging, named_columns, quoted
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.row_equality import printed, printed_sql, quick_hash_sql
+from spark_jobs.writers.with_spark.row_equality import printed, printed_sql, quick_hash_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -28,8 +28,8 @@ from spark_jobs.writers.delta_fields import (
     description,
     schema_string,
 )
-from spark_jobs.writers.opened_table import FEATURES, OpenedTable
 from spark_jobs.writers.table_features import COLUMN_MAPPING, MAPPED_NAMES, features_of_columns
+from spark_jobs.writers.with_arrow.opened_table import FEATURES, OpenedTable
 
 _OF_READERS = {"columnMapping", "deletionVectors", "timestampNtz"}
 _ALWAYS = {"appendOnly", "invariants"}

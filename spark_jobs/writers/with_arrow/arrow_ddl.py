@@ -14,10 +14,10 @@ from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.column_changes import ColumnChanges
 from spark_jobs.schema.mode_columns import ended_column
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
-from spark_jobs.writers.opened_table import OpenedTable
 from spark_jobs.writers.table_commit import Provenance
-from spark_jobs.writers.table_metadata import columns_altered, commit_metadata
-from spark_jobs.writers.whole_table import WholeTable
+from spark_jobs.writers.with_arrow.opened_table import OpenedTable
+from spark_jobs.writers.with_arrow.table_metadata import columns_altered, commit_metadata
+from spark_jobs.writers.with_arrow.whole_table import WholeTable
 
 
 @dataclass(frozen=True)

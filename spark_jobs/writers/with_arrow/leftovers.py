@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from spark_jobs.delta.files import lake_filesystem
 from spark_jobs.storage import Location
-from spark_jobs.writers.whole_table import STEM
+from spark_jobs.writers.with_arrow.whole_table import STEM
 
 _LOG = "_delta_log/"
 # the folder in that of a table, for the chunks of a snapshot that are shown before the table is

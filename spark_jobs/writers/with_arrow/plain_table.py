@@ -29,10 +29,10 @@ from spark_jobs.delta.upkeep import Chosen
 from spark_jobs.errors import OvertakenError
 from spark_jobs.storage import Location
 from spark_jobs.writers.delta_fields import sql_type
-from spark_jobs.writers.file_layout import FILE_BYTES, layout_of
-from spark_jobs.writers.opened_table import ELSEWHERE, FEATURES, features_of_protocol
-from spark_jobs.writers.rows_of_table import rows_of_file
 from spark_jobs.writers.table_features import COLUMN_MAPPING
+from spark_jobs.writers.with_arrow.file_layout import FILE_BYTES, layout_of
+from spark_jobs.writers.with_arrow.opened_table import ELSEWHERE, FEATURES, features_of_protocol
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_file
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from spark_jobs.delta.files import table_filesystem
 from spark_jobs.delta.table import table_errors
 from spark_jobs.delta.whole_files import content_of
 from spark_jobs.storage import Location
-from spark_jobs.writers.opened_table import FEATURES, table_to_read
+from spark_jobs.writers.with_arrow.opened_table import FEATURES, table_to_read
 
 _READ_WHOLE_BYTES = 1 << 20
 

@@ -38,12 +38,12 @@ from spark_jobs.writers.delta_fields import (
     said_in,
     schema_string,
 )
-from spark_jobs.writers.file_layout import file_layout, written_columns
-from spark_jobs.writers.opened_table import FEATURES, OpenedTable, file_bytes, opened_table
-from spark_jobs.writers.rows_of_table import readable_table, rows_of_table_within
 from spark_jobs.writers.table_commit import Provenance, commit_numbered
 from spark_jobs.writers.table_features import COLUMN_MAPPING, features_of_columns, of_new_tables
-from spark_jobs.writers.table_metadata import MetadataChange, commit_metadata, said_by_source
+from spark_jobs.writers.with_arrow.file_layout import file_layout, written_columns
+from spark_jobs.writers.with_arrow.opened_table import FEATURES, OpenedTable, file_bytes, opened_table
+from spark_jobs.writers.with_arrow.rows_of_table import readable_table, rows_of_table_within
+from spark_jobs.writers.with_arrow.table_metadata import MetadataChange, commit_metadata, said_by_source
 
 STEM = "snapshot"  # of the names of data files: see leftovers
 

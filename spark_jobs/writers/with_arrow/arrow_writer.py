@@ -19,13 +19,13 @@ from spark_jobs.delta.written_tables import commit_next, is_made
 from spark_jobs.errors import first_line
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.net_columns import NetColumns
-from spark_jobs.writers.file_layout import file_layout, written_columns
-from spark_jobs.writers.lost_copies import row_change
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.opened_table import OpenedTable
-from spark_jobs.writers.rewritten_rows import RowPiece
 from spark_jobs.writers.table_commit import Provenance, numbered_commit
-from spark_jobs.writers.touched_files import TouchedFiles, all_files, touched_files
+from spark_jobs.writers.with_arrow.file_layout import file_layout, written_columns
+from spark_jobs.writers.with_arrow.lost_copies import row_change
+from spark_jobs.writers.with_arrow.opened_table import OpenedTable
+from spark_jobs.writers.with_arrow.rewritten_rows import RowPiece
+from spark_jobs.writers.with_arrow.touched_files import TouchedFiles, all_files, touched_files
 from spark_jobs.writers.write_choice import WriteWay
 
 _log = logging.getLogger(__name__)

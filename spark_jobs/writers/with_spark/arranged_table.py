@@ -20,9 +20,9 @@ from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.table_shape import LakeColumn
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
-from spark_jobs.writers.delta_table import add_features, set_properties, table_at, table_columns
 from spark_jobs.writers.merge_sql import quoted
 from spark_jobs.writers.table_features import COLUMN_MAPPING, features_of_columns
+from spark_jobs.writers.with_spark.delta_table import add_features, set_properties, table_at, table_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

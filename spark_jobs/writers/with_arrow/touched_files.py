@@ -16,9 +16,9 @@ from spark_jobs.delta.commit import time_now
 from spark_jobs.delta.data_files import row_groups
 from spark_jobs.delta.table import table_errors
 from spark_jobs.writers.net_source import NetSource
-from spark_jobs.writers.opened_table import OpenedTable
-from spark_jobs.writers.rewritten_rows import RowChange, RowPiece
-from spark_jobs.writers.rows_of_table import data_file, every_row, rows_of_part
+from spark_jobs.writers.with_arrow.opened_table import OpenedTable
+from spark_jobs.writers.with_arrow.rewritten_rows import RowChange, RowPiece
+from spark_jobs.writers.with_arrow.rows_of_table import data_file, every_row, rows_of_part
 
 # of files, so few that to read all of their columns costs less than to open them once more
 _IN_MEMORY_BYTES = 256 << 10

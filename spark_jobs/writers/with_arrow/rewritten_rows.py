@@ -31,8 +31,8 @@ from spark_jobs.schema.mode_columns import (
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, value
 from spark_jobs.schema.table_shape import TableShape
-from spark_jobs.writers.file_layout import written_columns
 from spark_jobs.writers.net_source import NetSource
+from spark_jobs.writers.with_arrow.file_layout import written_columns
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 Places: TypeAlias = "pa.Array | pa.ChunkedArray"  # among other rows, of each row; null if there is none

@@ -1,0 +1,1 @@
+"""How Spark writes the lake's tables: its statements, and the frames that they read."""
