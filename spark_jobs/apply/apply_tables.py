@@ -72,7 +72,8 @@ def apply_table(work: TableRange) -> TableApplied:
     while rest is not None and (done is None or done.error is None):
         first = rest.first_in_turn()
         done = _without_lossy_snapshot(first, _apply_or_stop(first)).after(done)
-        rest = rest.beyond(first, done.state or rest.state)
+        state = done.state or rest.state
+        rest = rest.after(replace(state, ordinal=max(state.ordinal, first.last.ordinal)))
     assert done is not None
     return done
 

@@ -183,12 +183,6 @@ class TableRange:
         is_rewritten_soon = table is not None and file_bytes(table.files) <= writes.in_passing_bytes
         return fitting[-1] if is_rewritten_soon else self
 
-    def beyond(self, applied: TableRange, state: TableState) -> TableRange | None:
-        """The windows after those that were ``applied``, which left the table at ``state``; None if there are none."""
-        markers = self.markers[len(applied.markers) :]
-        since = replace(state, ordinal=max(state.ordinal, applied.last.ordinal))
-        return replace(self, state=since, markers=markers) if markers else None
-
     @property
     def is_for_spark(self) -> bool:
         """Whether it is certain, before the net change is known, that Spark writes it."""

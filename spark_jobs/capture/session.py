@@ -11,7 +11,6 @@ from adbc_driver_postgresql import dbapi
 
 from spark_jobs.capture.continuity import following_slot, slot_identity
 from spark_jobs.capture.landed_again import check_landed_again
-from spark_jobs.capture.masked_tables import MaskedNow
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import SlotError
@@ -21,6 +20,7 @@ from spark_jobs.postgres.connection import Connection, connected, conninfo
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.slot import Slot, SourceClock, advance_slot, source_clock
 from spark_jobs.tables.at_source import AtSource
+from spark_jobs.tables.masked_columns import masked_table_facts
 from spark_jobs.tables.selected_columns import require_withheld
 
 
@@ -61,7 +61,7 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
         identity = slot_identity(AtSource(control, pipeline)).following(checkpoint.identity)
         at_source = AtSource(control, pipeline).now()
         require_withheld(at_source)
-        MaskedNow.of(at_source)  # only to raise before anything is read
+        masked_table_facts(at_source)  # only to raise before anything is read
         slot = following_slot(at_source, checkpoint, identity)
         with ExitStack() as connections:
             # half the time of a run that finds no window

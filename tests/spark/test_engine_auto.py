@@ -16,6 +16,7 @@ from psycopg import sql
 
 from spark_jobs.apply import apply_tables as applying
 from spark_jobs.apply.apply_tables import apply_tables
+from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline, Table, WindowLimits
@@ -429,7 +430,7 @@ def test_a_range_that_is_not_small_is_applied_a_few_windows_at_a_time(
     database.execute(*changes)
     if dies:
         with monkeypatch.context() as patched:
-            patched.setattr(TableRange, "beyond", crash)
+            patched.setattr(TableApplied, "after", crash)
             with pytest.raises(Crash):
                 synced(followed.pipeline)
     (applied,) = synced(followed.pipeline).tables
