@@ -136,7 +136,7 @@ def peek(server: PostgresServer, pipeline: Pipeline) -> None:
 def _landed(pipeline: Pipeline, log: ChangeLog) -> LandedChanges:
     last = log.checkpoint()
     assert last is not None
-    state = table_state(pipeline.lake, MIXED, last.identity.system_identifier, pipeline.source.slot)
+    state = table_state(pipeline.lake, MIXED, last.identity)
     assert state is not None
     relid = next(c.relid for marker in log.markers() for c in marker.relations if c.relname == MIXED.relname)
     landed = landed_changes(

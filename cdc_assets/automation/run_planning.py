@@ -108,7 +108,7 @@ def _reads_on(blueprint: Blueprint) -> bool:
     read_plans = [plan for plan in plans(lake) if str(plan.name) in blueprint.followed_keys]
     last = ChangeLog(lake.change_log).checkpoint() if read_plans else None
     return last is not None and any(
-        plan.goes_on_from(table_state(lake, plan.name, *last.identity.stream)) for plan in read_plans
+        plan.goes_on_from(table_state(lake, plan.name, last.identity)) for plan in read_plans
     )
 
 

@@ -128,7 +128,7 @@ class TableRange:
 
     def state_since(self) -> TableState | None:
         """The table's state, as its own log has it now; None where there is no table of this slot."""
-        return table_state(self.pipeline.lake, self.name, *self.identity.stream)
+        return table_state(self.pipeline.lake, self.name, self.identity)
 
     def state_now(self) -> TableState:
         """The current state: another process may have written the table since ``state`` was read. Raises LakeError if

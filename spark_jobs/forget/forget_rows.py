@@ -76,7 +76,7 @@ class _Erased:
 
 def require_fit(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker) -> TableState:
     """The table's state. Raises CdcError if rows of the table cannot be forgotten as it is now."""
-    state = table_state(run.pipeline.lake, name, *last.identity.stream)
+    state = table_state(run.pipeline.lake, name, last.identity)
     if state is None or state.is_lost:
         raise LakeError(f"{name} has no snapshot in the lake", hint="`postgres-cdc sync` takes it")
     if why := why_masked_otherwise(state.generation.mask, keys.facts.mask):

@@ -34,7 +34,7 @@ def show_in_latest_cut(
             return table
         if (known := same_rows.get(table.name)) and table.version == known[0]:
             return replace(table, version=known[1])
-        state = table_state(lake, table.name, *identity.stream)
+        state = table_state(lake, table.name, identity)
         if state is None or not _is_of_same_snapshot(state, table) or state.ordinal > latest.ordinal:
             return table
         if state.has_lost(table.commits, table.last_commit):

@@ -166,14 +166,12 @@ def records_of(lake: Lake, state: TableState, identity: SlotIdentity) -> Records
     return RecordsOf(lake, state.name, stream_id(*identity.stream), state.generation)
 
 
-def table_state(lake: Lake, name: QualifiedName, system_identifier: int, slot: str) -> TableState | None:
+def table_state(lake: Lake, name: QualifiedName, identity: SlotIdentity) -> TableState | None:
     """The state of one table, None if there is no table of this slot yet: then it needs its first snapshot.
 
     Raises LakeError for a Delta table that no pipeline of ours has written, and for a log that cannot be read.
     """
-    path = lake.table(name)
-    app_id = txn_app_id(system_identifier, slot)
-    ours = False
+    path, app_id, ours = lake.table(name), txn_app_id(*identity.stream), False
     with log_errors(str(name), path):
         log = TransactionLog.open(path)
         if log is None:
@@ -200,7 +198,7 @@ def table_states(
 ) -> dict[QualifiedName, TableState | LakeError]:
     """The states of those tables that are in the lake. A table that cannot be read must not be replaced without being
     asked for: its LakeError stops that table alone."""
-    states = ask_tables(lambda name: table_state(lake, name, *identity.stream), names)
+    states = ask_tables(lambda name: table_state(lake, name, identity), names)
     return {name: state for name, state in states.items() if state is not None}
 
 

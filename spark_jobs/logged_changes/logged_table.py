@@ -59,7 +59,7 @@ class TableUntil:
         """That of the table in the lake; None if it has none."""
         last = self.markers[-1]
         lake = replace(self.table.lake, tables=last.tables)
-        state = table_state(lake, self.table.name, *last.identity.stream)
+        state = table_state(lake, self.table.name, last.identity)
         return None if state is None or state.is_lost else state
 
     @cached_property

@@ -145,7 +145,7 @@ class Build:
         applied = apply_table(TableRange(run, state, self.ahead, before=self.before, columns=self.columns))
         if applied.error is not None:
             raise applied.error
-        built = table_state(lake, self.base.name, *self.landed.identity.stream)
+        built = table_state(lake, self.base.name, self.landed.identity)
         assert built is not None
         return BuiltAside(path, applied.changes, _recorded(lake, built.unrepresentable))
 
@@ -197,7 +197,7 @@ class Build:
                 clone = f"SHALLOW CLONE {delta_identifier(source)} VERSION AS OF {base.version}"
                 own.sql(f"CREATE TABLE {delta_identifier(target)} {clone}")
             commit_without_rows(spark, target, provenance)
-        state = table_state(aside.lake, base.name, *identity.stream)
+        state = table_state(aside.lake, base.name, identity)
         assert state is not None
         return state
 

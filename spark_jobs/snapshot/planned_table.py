@@ -178,7 +178,7 @@ class TableToRead:
     def state(self) -> TableState | None:
         """The Delta table as it is now. Raises LakeError if it shows another source table."""
         pipeline = self.work.pipeline
-        state = table_state(pipeline.lake, self.name, *self.work.checkpoint.identity.stream)
+        state = table_state(pipeline.lake, self.name, self.work.checkpoint.identity)
         if state is not None and (error := shows_another(pipeline, state)):
             raise error
         return state

@@ -113,7 +113,7 @@ class Ledger:
         if name == MESSAGES_NAME:
             state = messages_state(self.lake, self.identity)
             return None if state is None else self.known(state)
-        state = table_state(self.lake, name, *self.identity.stream)
+        state = table_state(self.lake, name, self.identity)
         if state is None:
             return None
         shown = self.cut.table(name) if self.cut else None

@@ -55,7 +55,7 @@ def of_first(policy: OnUnrepresentable, number: int = 1) -> list[Record]:
 
 
 def state_of(pipeline: Pipeline, name: str) -> TableState:
-    state = table_state(pipeline.lake, QualifiedName.parse(name), *LandedWindows.of(pipeline).identity.stream)
+    state = table_state(pipeline.lake, QualifiedName.parse(name), LandedWindows.of(pipeline).identity)
     assert state is not None
     return state
 

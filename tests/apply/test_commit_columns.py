@@ -47,7 +47,7 @@ def rows_of(pipeline: Pipeline, name: QualifiedName = ITEM) -> list[Row]:
 
 
 def state_of(pipeline: Pipeline, name: QualifiedName = ITEM) -> TableState:
-    state = table_state(pipeline.lake, name, *LandedWindows.of(pipeline).identity.stream)
+    state = table_state(pipeline.lake, name, LandedWindows.of(pipeline).identity)
     assert state is not None
     return state
 

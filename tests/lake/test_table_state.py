@@ -74,7 +74,7 @@ def _known(lake: Lake, version: int) -> KnownCommit:
 
 
 def test_no_table(tmp_path: Path) -> None:
-    assert table_state(Lake(str(tmp_path)), NAME, 1, "slot") is None
+    assert table_state(Lake(str(tmp_path)), NAME, IDENTITY) is None
 
 
 def test_our_newest_commit_before_foreign_ones(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_our_newest_commit_before_foreign_ones(tmp_path: Path) -> None:
     _commit(lake, 1, (OURS, 2), generation=NEW)
     _commit(lake, 2)
     expected = TableState(NAME, NEW, 9, 2, 5, commits=2, last_commit=_known(lake, 1))
-    assert table_state(lake, NAME, 1, "slot") == expected
+    assert table_state(lake, NAME, IDENTITY) == expected
 
 
 def test_a_commit_of_ours_before_a_checkpoint_made_by_others(tmp_path: Path) -> None:
@@ -93,20 +93,20 @@ def test_a_commit_of_ours_before_a_checkpoint_made_by_others(tmp_path: Path) -> 
     _checkpoint(lake, 10, (OURS, 4))
     _commit(lake, 11)
     expected = TableState(NAME, OLD, 9, 11, 5, commits=4, last_commit=_known(lake, 9))
-    assert table_state(lake, NAME, 1, "slot") == expected
+    assert table_state(lake, NAME, IDENTITY) == expected
 
 
 def test_a_commit_that_log_clean_up_has_removed_is_known_from_the_latest_cut(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     _checkpoint(lake, 10, (OURS, 4))
     _commit(lake, 11)
-    lost = table_state(lake, NAME, 1, "slot")
+    lost = table_state(lake, NAME, IDENTITY)
     assert lost is not None
     assert (lost.is_lost, lost.commits) == (True, 4)
     write_cut(lake, 7, Lsn(0x700), (TableCut(NAME, 5, str(NEW), 8, commits=3),))
-    assert table_state(lake, NAME, 1, "slot") == lost, "that cut is of the commit before"
+    assert table_state(lake, NAME, IDENTITY) == lost, "that cut is of the commit before"
     write_cut(lake, 8, Lsn(0x800), (TableCut(NAME, 5, str(NEW), 9, commits=4),))
-    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, 8, 11, 5, commits=4)
+    assert table_state(lake, NAME, IDENTITY) == TableState(NAME, NEW, 8, 11, 5, commits=4)
 
 
 def test_identifiers_that_somebody_has_let_expire_are_known_from_the_latest_cut(tmp_path: Path) -> None:
@@ -114,22 +114,22 @@ def test_identifiers_that_somebody_has_let_expire_are_known_from_the_latest_cut(
     _checkpoint(lake, 10)
     _commit(lake, 11)
     with pytest.raises(LakeError, match="did not write"):
-        table_state(lake, NAME, 1, "slot")
+        table_state(lake, NAME, IDENTITY)
     write_cut(lake, 7, Lsn(0x700), (TableCut(NAME, 5, str(NEW), 9, commits=4),))
-    lost = table_state(lake, NAME, 1, "slot")
+    lost = table_state(lake, NAME, IDENTITY)
     assert lost is not None
     assert (lost.is_lost, lost.commits) == (True, 4), "version 10 is cleaned away, and may have been ours"
     write_cut(lake, 8, Lsn(0x800), (TableCut(NAME, 5, str(NEW), 10, commits=4),))
-    assert table_state(lake, NAME, 1, "slot") == TableState(NAME, NEW, 8, 11, 5, commits=4)
+    assert table_state(lake, NAME, IDENTITY) == TableState(NAME, NEW, 8, 11, 5, commits=4)
 
 
 def test_another_slot_of_ours_is_no_state_and_a_foreign_table_an_error(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     _commit(lake, 0)
     with pytest.raises(LakeError, match="did not write"):
-        table_state(lake, NAME, 1, "slot")
+        table_state(lake, NAME, IDENTITY)
     _commit(lake, 1, (txn_app_id(1, "elsewhere"), 9))
-    assert table_state(lake, NAME, 1, "slot") is None
+    assert table_state(lake, NAME, IDENTITY) is None
 
 
 def test_states_of_several_tables_and_the_error_of_an_unreadable_one(tmp_path: Path) -> None:
@@ -188,4 +188,4 @@ def test_a_commit_in_a_later_format_is_refused(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     _commit(lake, 0, (OURS, 1), told_format=2)
     with pytest.raises(LakeError, match="a later version of postgres-cdc has written its Delta table, in format 2"):
-        table_state(lake, NAME, 1, "slot")
+        table_state(lake, NAME, IDENTITY)

@@ -73,7 +73,7 @@ class Item:
     @property
     def state(self) -> TableState:
         landed = LandedWindows.of(self.pipeline)
-        state = table_state(self.pipeline.lake, ITEM, *landed.identity.stream)
+        state = table_state(self.pipeline.lake, ITEM, landed.identity)
         assert state is not None
         return state
 

@@ -85,15 +85,11 @@ class Followed:
     def apply(self) -> tuple[TableApplied, ...]:
         markers = self.markers
         identity = markers[0].identity
-        states = [
-            state
-            for name in self.names
-            if (state := table_state(self.pipeline.lake, name, identity.system_identifier, identity.slot))
-        ]
+        states = [state for name in self.names if (state := table_state(self.pipeline.lake, name, identity))]
         return apply_tables([TableRange(self.run, state, markers) for state in states])
 
     def state(self, name: QualifiedName) -> TableState:
-        state = table_state(self.pipeline.lake, name, *self.markers[0].identity.stream)
+        state = table_state(self.pipeline.lake, name, self.markers[0].identity)
         assert state is not None
         return state
 

@@ -76,9 +76,7 @@ def test_killed_at_a_border(four_tables: Followed, tmp_path: Path, step: str) ->
 def versions(followed: Followed) -> list[int]:
     """The Delta version of each table."""
     identity = followed.markers[0].identity
-    states = [
-        table_state(followed.pipeline.lake, name, identity.system_identifier, identity.slot) for name in followed.names
-    ]
+    states = [table_state(followed.pipeline.lake, name, identity) for name in followed.names]
     return [state.version for state in states if state is not None]
 
 

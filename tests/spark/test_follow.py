@@ -124,7 +124,7 @@ def test_an_interrupted_run_that_did_commit_is_recognised(followed: Followed) ->
     followed.database.execute("UPDATE item SET name = 'x' WHERE id = 1")
     capture(followed.pipeline)
     identity = followed.markers[0].identity
-    stale = table_state(followed.pipeline.lake, followed.names[0], identity.system_identifier, identity.slot)
+    stale = table_state(followed.pipeline.lake, followed.names[0], identity)
     assert stale is not None
     (first,) = followed.apply()
     (again,) = apply_tables([TableRange(followed.run, stale, followed.markers)])

@@ -319,7 +319,7 @@ def test_replayed_rebuilt_and_as_of(spark: SparkSession, database: Database, tmp
     for statements in (STEPS["changes"], STEPS["a large transaction, and a prepared one"]):
         database.execute(*statements)
         assert synced(spark, pipeline) == {}
-    state = table_state(pipeline.lake, PERSON, *ChangeLog(pipeline.lake.change_log).markers()[-1].identity.stream)
+    state = table_state(pipeline.lake, PERSON, ChangeLog(pipeline.lake.change_log).markers()[-1].identity)
     assert state is not None
     end = ChangeLog(pipeline.lake.change_log).markers()[-1].window.hi
     report = rebuild(Run(pipeline, lambda: spark), Lsn(int(state.snapshot_lsn) + 1), end, [PERSON])

@@ -139,7 +139,7 @@ def large_tables(work: SnapshotWork) -> tuple[QualifiedName, ...]:
     adopting = tuple(
         name
         for name in work.names
-        if pipeline.table(name).adopt and table_state(pipeline.lake, name, *work.checkpoint.identity.stream) is None
+        if pipeline.table(name).adopt and table_state(pipeline.lake, name, work.checkpoint.identity) is None
     )
     with connected(pipeline.source.dsn) as connection:
         sizes = pipeline.by_name(work.names, table_sizes(connection, pipeline.relations(work.names)))
