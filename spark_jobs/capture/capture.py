@@ -261,7 +261,7 @@ def _land_through(
         TransactionSpool(schema=plugin.spool_schema) as spool,
         _read(session, span, plugin, through) as printed,
     ):
-        call = plugin.reader(CallRead(span.hi, session.pipeline, session.control, spool, tables))
+        call = plugin.reader(CallRead(span.hi, session.at_source, spool, tables))
         batches = iter(printed)
         announced: dict[int, RelationSeen] = {}
         changed = set[int]()

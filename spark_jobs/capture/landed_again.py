@@ -65,14 +65,14 @@ def _without_bytes(counts: Sequence[RelationCounts], names: Collection[Qualified
 
 
 def _read(at_source: AtSource, bulk: dbapi.Connection, landed: WindowMarker) -> WindowReader:
-    pipeline, plugin, identity = at_source.pipeline, plugin_of(at_source.source), landed.identity
+    plugin, identity = plugin_of(at_source.source), landed.identity
     masked = MaskedNow.of(at_source)
     tables = masked.since((), landed) if masked is not None else None
     with (
         TransactionSpool(schema=plugin.spool_schema) as spool,
         read_window(bulk, identity.slot, landed.window, identity.options, output=plugin.output) as printed,
     ):
-        call = plugin.reader(CallRead(landed.window.hi, pipeline, at_source.connection, spool, tables))
+        call = plugin.reader(CallRead(landed.window.hi, at_source, spool, tables))
         reader = call.window(landed.ordinal, landed.window)
         for _ in reader.rows(printed):
             pass

@@ -12,10 +12,10 @@ from spark_jobs.capture.masked_tables import MaskedTables
 from spark_jobs.capture.transaction_spool import TransactionSpool
 from spark_jobs.change_log.relation_versions import RelationSeen
 from spark_jobs.change_log.window_marker import RelationCounts, UnknownMessage
-from spark_jobs.configuration import Pipeline, Source
+from spark_jobs.configuration import Source
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.slot import Options, Output
+from spark_jobs.tables.at_source import AtSource
 
 
 class WindowReader(Protocol):
@@ -56,8 +56,7 @@ class CallRead:
     """What reading needs of one call up to ``end``. ``masked``: the tables with masked columns, if any."""
 
     end: Lsn
-    pipeline: Pipeline
-    control: Connection
+    at_source: AtSource
     spool: TransactionSpool
     masked: MaskedTables | None = None
 

@@ -18,9 +18,9 @@ class _Call:
     read: CallRead
 
     def window(self, ordinal: int, window: Window) -> LineWindowRows:
-        names = configured_relations(self.read.pipeline) or ()
-        tables = partial(line_tables, self.read.control, names)
-        with_messages = bool(self.read.pipeline.source.messages)
+        at_source = self.read.at_source
+        tables = partial(line_tables, at_source.connection, configured_relations(at_source.pipeline) or ())
+        with_messages = bool(at_source.source.messages)
         return LineWindowRows(ordinal, window, tables, self.read.spool, with_messages=with_messages)
 
 
