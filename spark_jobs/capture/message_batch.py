@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 # the message types, by their first byte: a new one is added here, and to the decoder in ``logicalrep``
 ROW_CHANGES = b"IUD"
@@ -56,7 +57,7 @@ class MessageBatch:
 
     def where(self, kinds: bytes) -> Ints:
         """The indices of the messages of these kinds."""
-        return np.flatnonzero(np.isin(self.kind, np.frombuffer(kinds, np.uint8)))
+        return np.flatnonzero(of_kinds(self.kind, kinds))
 
     def naming(self, kinds: bytes) -> tuple[Ints, Ints]:
         """The messages of these kinds, of those that name one relation, and its relid. Those too short for that are
@@ -77,12 +78,10 @@ class MessageBatch:
 
     def int64(self, at: Ints, offset: int) -> Ints:
         """Big-endian signed 64-bit integers at ``offset`` in each of the messages ``at``."""
-        values: Ints = self._bytes(at, offset, 8).view(">i8").reshape(-1).astype(np.int64)
-        return values
+        return self._integers(self.start[at] + offset, ">i8")
 
     def uint32(self, at: Ints, offset: int) -> Ints:
-        values: Ints = self._bytes(at, offset, 4).view(">u4").reshape(-1).astype(np.int64)
-        return values
+        return self._integers(self.start[at] + offset, ">u4")
 
     @property
     def loose_messages(self) -> Ints:
@@ -101,18 +100,24 @@ class MessageBatch:
         odd_and_even = pa.Array.from_buffers(pa.binary(), len(pairs) - 1, buffers)
         return odd_and_even.take(pa.array(np.arange(0, len(pairs) - 1, 2))).cast(pa.string())
 
-    def exploded_relids(self, rows: Ints, repeats: Ints, relid: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    def exploded_relids(self, rows: Ints, repeats: Ints, relid: Ints) -> tuple[Ints, Flags]:
         """The relid of each row, and which rows have none. A Truncate has one row per relid, in order."""
         exploded = relid[rows]
-        truncated = self.kind[rows] == ord("T")
+        truncated = np.flatnonzero(self.kind[rows] == ord("T"))
+        if not len(truncated):
+            return exploded, exploded == 0
         nth = np.arange(len(rows)) - (np.cumsum(repeats) - repeats)[rows]
-        place = self.start[rows[truncated]] + 6 + 4 * nth[truncated]
-        exploded[truncated] = self._at(place, 4).view(">u4").reshape(-1)
+        exploded[truncated] = self._integers(self.start[rows[truncated]] + 6 + 4 * nth[truncated], ">u4")
         return exploded, exploded == 0
 
-    def _bytes(self, at: Ints, offset: int, size: int) -> npt.NDArray[np.uint8]:
-        return self._at(self.start[at] + offset, size)
+    def _integers(self, places: Ints, dtype: str) -> Ints:
+        """The integers of this type that begin at ``places`` of the buffer, which need not be aligned."""
+        size = np.dtype(dtype).itemsize
+        every: npt.NDArray[np.int64] = np.ndarray((max(0, len(self.buffer) - size + 1),), dtype, self.buffer, strides=1)
+        return every[places].astype(np.int64)
 
-    def _at(self, place: Ints, size: int) -> npt.NDArray[np.uint8]:
-        data: npt.NDArray[np.uint8] = self.buffer[place[:, None] + np.arange(size)]
-        return data
+
+def of_kinds(kind: npt.NDArray[np.uint8], kinds: bytes) -> Flags:
+    """Which of them are one of these few letters; a comparison for each takes a tenth of the time of ``np.isin``."""
+    flags: Flags = np.logical_or.reduce([kind == each for each in kinds])
+    return flags

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_jobs.capture.masked_tables import MaskedTables
-from spark_jobs.capture.message_batch import CONTROL, KNOWN, MessageBatch
+from spark_jobs.capture.message_batch import CONTROL, KNOWN, MessageBatch, of_kinds
 from spark_jobs.decode.columnar import decode_changes
 from spark_jobs.decode.masked_text import with_hashes
 from spark_jobs.decode.tuple_vectors import BINARY, TEXT
@@ -131,7 +131,7 @@ class Masking:
         return np.concatenate(starts), np.concatenate(lengths).astype(np.int64)
 
     def _require_known(self, batch: MessageBatch) -> None:
-        unknown = ~np.isin(batch.kind, np.frombuffer(KNOWN + CONTROL, np.uint8))
+        unknown = ~of_kinds(batch.kind, KNOWN + CONTROL)
         if unknown.any():
             kind = chr(batch.kind[int(np.argmax(unknown))])
             raise self._error(f"the message type {kind!r} is not known, and it may hold masked values")

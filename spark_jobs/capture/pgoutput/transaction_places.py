@@ -49,6 +49,8 @@ class Places:
     origin_lsns: pa.Array
 
     def take_origin(self, column: pa.Array, rows: Ints) -> pa.Array:
+        if column.null_count == len(column):
+            return pa.nulls(len(rows), column.type)
         return column.take(pa.array(np.where(self.loose[rows], 0, self.transaction[rows] + 1)))
 
 

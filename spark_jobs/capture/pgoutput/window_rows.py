@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.capture.message_batch import CHANGES, CONTROL, KNOWN, ROW_CHANGES, MessageBatch
+from spark_jobs.capture.message_batch import CHANGES, CONTROL, KNOWN, ROW_CHANGES, MessageBatch, of_kinds
 from spark_jobs.capture.pgoutput.transaction_places import Flags, Places, TransactionPlaces
 from spark_jobs.capture.pgoutput.unknown_messages import UnknownMessages
 from spark_jobs.change_log.change_counts import ChangeCounts
@@ -181,13 +181,12 @@ class WindowRows:
         last = len(places.commit_lsns) - 1
         transactions = {*np.unique(places.transaction[bound]).tolist(), *([0] if was_open else [])}
         transactions |= {last} if self._places.open is not None else set()
-        counted = np.isin(batch.kind[rows], np.frombuffer(CHANGES, np.uint8))
         for transaction in sorted(transactions):
             mine = bound[places.transaction[bound] == transaction]
             room = batch.length[mine] > 4
             relids = np.zeros(len(mine), np.int64)
             relids[room] = batch.uint32(mine[room], 1)
-            changed = relid[counted & (places.transaction[rows] == transaction)]
+            changed = relid[of_kinds(batch.kind[rows], CHANGES) & (places.transaction[rows] == transaction)]
             self._unknown.in_transaction(batch.kind[mine].astype(np.int64), relids, places.ordinal[mine], changed)
             if transaction != last or self._places.open is None:
                 self._unknown.end(int(places.commit_lsns[transaction]), set(self._versions))
@@ -196,7 +195,7 @@ class WindowRows:
         self.messages += batch.count
         self.logical_messages += len(batch.where(b"M"))
         self.bytes += int(batch.length.sum())
-        changes = np.isin(kind, np.frombuffer(CHANGES, np.uint8))
+        changes = of_kinds(kind, CHANGES)
         counted = pc.value_counts(pa.array(relid[changes] << 8 | kind[changes]))
         self._counts.update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
         relids, place = np.unique(relid[changes], return_inverse=True)

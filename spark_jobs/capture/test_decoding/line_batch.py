@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.capture.message_batch import CHANGES, MessageBatch
+from spark_jobs.capture.message_batch import CHANGES, MessageBatch, of_kinds
 from spark_jobs.decode.datetimes import parse_timestamps
 from spark_jobs.decode.text_column import TextColumn
 from spark_jobs.logicalrep.errors import FieldError
@@ -57,7 +57,7 @@ class LineBatch:
 
     def where(self, kinds: bytes) -> Ints:
         """The indices of the lines of these kinds."""
-        return np.flatnonzero(np.isin(self.kind, np.frombuffer(kinds, np.uint8)))
+        return np.flatnonzero(of_kinds(self.kind, kinds))
 
     def line(self, at: int) -> bytes:
         return bytes(self.lines[at].as_py())
@@ -103,7 +103,7 @@ class LineBatch:
             letter[rows] = self._byte(rows, size + 1)
             names.append(name)
             left = left[~same]
-        wrong = np.flatnonzero((code >= 0) & ~np.isin(letter, np.frombuffer(CHANGES, np.uint8)))
+        wrong = np.flatnonzero((code >= 0) & ~of_kinds(letter, CHANGES))
         if len(wrong):
             raise _precise(self.line(int(wrong[0])))
         return code, names, letter

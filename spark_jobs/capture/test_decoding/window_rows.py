@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_jobs.capture.message_batch import of_kinds
 from spark_jobs.capture.test_decoding.line_batch import BEGIN, COMMIT, MESSAGE, PREPARED, STREAMED, TABLE, LineBatch
 from spark_jobs.capture.test_decoding.line_places import LinePlaces, OpenTransaction, within
 from spark_jobs.capture.test_decoding.line_tables import LineTable, LineTables
@@ -150,7 +151,7 @@ class LineWindowRows:
         self._open = places.open
 
     def _check_kinds(self, lines: LineBatch) -> None:
-        wrong = np.flatnonzero(~np.isin(lines.kind, np.frombuffer(_KNOWN, np.uint8)))
+        wrong = np.flatnonzero(~of_kinds(lines.kind, _KNOWN))
         if not len(wrong):
             return
         at = int(wrong[0])
