@@ -105,6 +105,14 @@ WITH RECURSIVE asked AS (
       m.by_name AND m.relid = line.relid AS by_name
     FROM (SELECT relid, unnest(line) AS member FROM wanted) AS line JOIN member m ON m.relid = line.member
   ) AS m GROUP BY relid
+), typed AS (
+  SELECT u.relid, jsonb_agg(jsonb_build_array(t.oid::bigint, t.typname,
+      (SELECT coalesce(jsonb_agg(jsonb_build_array(l.oid::bigint, l.enumlabel, l.xmin::text) ORDER BY l.oid), '[]')
+       FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid),
+      (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, a.atttypid::bigint) ORDER BY a.attnum), '[]')
+       FROM pg_catalog.pg_attribute a WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0)
+    ) ORDER BY t.oid) AS types
+  FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.typid WHERE t.typtype IN ('e', 'c') GROUP BY u.relid
 ), form AS (
   SELECT w.relid, w.nspname, w.relname, jsonb_build_array(w.relid::bigint, w.nspname, w.relname,
     coalesce(e.entries, '') || w.note, coalesce(e.by_name, false),
@@ -113,18 +121,12 @@ WITH RECURSIVE asked AS (
         ORDER BY a.attnum), '[]') FROM pg_catalog.pg_attribute a
      WHERE a.attrelid = w.relid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated IN ('', 's'){listed}),
     p.parts,
-    (SELECT coalesce(jsonb_agg(jsonb_build_array(t.oid::bigint, t.typname,
-        (SELECT coalesce(jsonb_agg(jsonb_build_array(l.oid::bigint, l.enumlabel, l.xmin::text) ORDER BY l.oid), '[]')
-         FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid),
-        (SELECT coalesce(jsonb_agg(jsonb_build_array(a.attnum, a.atttypid::bigint) ORDER BY a.attnum), '[]')
-         FROM pg_catalog.pg_attribute a WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0)
-      ) ORDER BY t.oid), '[]')
-     FROM used u JOIN pg_catalog.pg_type t ON t.oid = u.typid WHERE u.relid = w.relid AND t.typtype IN ('e', 'c'))
+    coalesce(y.types, '[]')
   ) || w.mask::jsonb AS body,
   coalesce((SELECT string_agg(d.objsubid || ':' || d.xmin::text, ' ' ORDER BY d.objsubid)
     FROM pg_catalog.pg_description d
     WHERE d.objoid = w.relid AND d.classoid = 'pg_catalog.pg_class'::regclass), '') AS comments
-  FROM wanted w JOIN part p USING (relid) LEFT JOIN published e USING (relid)
+  FROM wanted w JOIN part p USING (relid) LEFT JOIN published e USING (relid) LEFT JOIN typed y USING (relid)
 )
 SELECT w.nspname::text, w.relname::text, w.relid::bigint,
   left(encode(sha256(convert_to(w.body::text, 'UTF8')), 'hex'), 16), w.comments,

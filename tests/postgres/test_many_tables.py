@@ -54,6 +54,15 @@ def gone_through(plan: dict[str, Any]) -> Iterator[float]:
         yield from gone_through(below)
 
 
+def ddl(name: QualifiedName) -> str:
+    """A table with one of each kind of object that the questions are about."""
+    return (
+        f"CREATE TABLE {name} (id int GENERATED ALWAYS AS IDENTITY, m mood DEFAULT 'ok', n moods, o text,"
+        f" PRIMARY KEY (id)) PARTITION BY HASH (id); COMMENT ON COLUMN {name}.m IS 'a mood';"
+        f" CREATE TABLE {name}_0 PARTITION OF {name} FOR VALUES WITH (MODULUS 1, REMAINDER 0)"
+    )
+
+
 def words(connection: Any, names: list[QualifiedName], publication: str) -> object:
     return fingerprint_words(connection, Watched(tuple(names), (publication,), {}))
 
@@ -88,8 +97,10 @@ def test_what_a_publication_sends_costs_the_same_for_each_of_its_tables(database
 
 
 def test_each_question_costs_the_same_for_each_table(database: Database) -> None:
-    created = "; ".join(f"CREATE TABLE {name} (id int PRIMARY KEY, v text)" for name in NAMES)
-    database.execute(created, "CREATE PUBLICATION many FOR TABLES IN SCHEMA public", "CREATE PUBLICATION listed")
+    database.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')", "CREATE DOMAIN moods AS mood[]")
+    database.execute("; ".join(map(ddl, NAMES)))
+    database.execute("CREATE PUBLICATION many FOR TABLES IN SCHEMA public WITH (publish_via_partition_root)")
+    database.execute("CREATE PUBLICATION listed WITH (publish_via_partition_root)")
     database.execute(f"ALTER PUBLICATION listed ADD TABLE {', '.join(map(str, NAMES))}")
     questions: tuple[Callable[..., Any], ...] = (words, facts, existing, published)
     with psycopg.connect(database.dsn, autocommit=True) as connection:
