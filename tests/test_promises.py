@@ -12,7 +12,7 @@ from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.lake.cuts import CUTS_SCHEMA
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.unrepresentable import UNREPRESENTABLE_SCHEMA
-from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.writers.table_commit import ModeOrigin, Provenance
 
 PAGE = (Path(__file__).parents[1] / "docs" / "promises.md").read_text()
@@ -70,3 +70,9 @@ def test_the_metadata_of_dagster() -> None:
     assert len(names) > 15
     missing = [name for name in names if not any(f'"{name}"' in text for text in CODE)]
     assert missing == []
+
+
+def test_the_partition_keys_of_dagster() -> None:
+    [key] = re.findall(r"`([0-9A-F/]+-[0-9A-F/]+)`", section("Dagster"))
+    bounds = Window.parse(key)
+    assert Window(bounds.lo, bounds.hi).key == key
