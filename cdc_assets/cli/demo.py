@@ -120,7 +120,7 @@ def _display(report: DemoReport) -> RenderableType:
 
 
 def _tables(report: DemoReport) -> Table:
-    figures = ("rows in source", "rows in lake", "snapshot", "changes", "lag before", "lag after")
+    figures = ("rows in source", "rows in lake", "snapshot", "changes")
     shown = new_table("table", *figures, "row by row", right=figures)
     for table in report.tables:
         same = table.comparison
@@ -130,8 +130,6 @@ def _tables(report: DemoReport) -> Table:
         shown.add_row(
             Text(str(table.name)),
             *(f"{count:,}" for count in (same.source_rows, same.lake_rows, table.snapshot_rows, table.changes)),
-            size(table.lag_bytes_before),
-            size(table.lag_bytes),
             verdict,
         )
     return shown
@@ -156,8 +154,11 @@ def _altered(report: DemoReport) -> Text:
 
 
 def _figures(report: DemoReport) -> Text:
+    before = max(table.lag_bytes_before for table in report.tables)
+    now = max(table.lag_bytes for table in report.tables)
     return Text(
         f"{report.changes:,} changes in {report.windows} windows followed at {report.changes_per_second:,.0f}/s; "
+        f"{size(before)} behind before the last sync, {size(now)} now; "
         f"first sync with the snapshot {report.snapshot_seconds:.0f} s; {report.seconds:.0f} s in all"
     )
 

@@ -13,13 +13,16 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressDisplay
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
+from cdc_assets.cli.fitted_table import WIDE, FittedTable
 from cdc_assets.cli.output_choice import FEW, OutputChoice
 from spark_jobs.errors import CONTROLS, one_line
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.readable_size import size
+
+_ROOM_FOR_BARS = 130
 
 
 def counted(count: int, noun: str) -> str:
@@ -65,9 +68,9 @@ def only_counted(text: str) -> Text:
 
 def new_table(*headings: str, right: tuple[str, ...] = (), title: Text | None = None) -> Table:
     """An empty table; the columns named in ``right`` hold figures and are right-aligned."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    table = FittedTable(title=title)
     for heading in headings:
-        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+        table.add_column(heading, justify="right" if heading in right else "left")
     return table
 
 
@@ -120,24 +123,37 @@ class Terminal:
         if self.choice.quiet or not self.errors.is_terminal:
             yield silent
             return
-        with ProgressDisplay(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[amount]}"),
-            BytesPerSecond(),
-            TimeElapsedColumn(),
-            TimeLeft(),
-            console=self.errors,
-            transient=True,
-        ) as display:
+        with ProgressDisplay(*progress_columns(self.errors.width), console=self.errors, transient=True) as display:
             yield _Steps(display)
+
+
+def progress_columns(width: int) -> Iterator[ProgressColumn]:
+    """Of a line of progress. Where there is little room, names are cut off: amounts and times say how it goes on."""
+    whole = Column(no_wrap=True)
+    yield SpinnerColumn()
+    yield _Description("{task.description}", table_column=Column())
+    if width >= _ROOM_FOR_BARS:
+        yield BarColumn(bar_width=24, table_column=whole)
+    yield TextColumn("{task.fields[amount]}", table_column=whole)
+    yield BytesPerSecond(table_column=whole)
+    yield TimeElapsedColumn(table_column=whole)
+    yield TimeLeft(table_column=whole)
+
+
+class _Description(TextColumn):
+    """What is being done, on one line in as much room as there is."""
+
+    def render(self, task: Task) -> Text:
+        text = super().render(task)
+        text.no_wrap = True
+        text.overflow = "ellipsis"
+        return text
 
 
 def _print(what: RenderableType, *, on_stderr: bool) -> None:
     console = Console(stderr=on_stderr, highlight=False)
     if not console.is_terminal:
-        console = Console(stderr=on_stderr, highlight=False, width=200)
+        console = Console(stderr=on_stderr, highlight=False, width=WIDE)
     console.print(_Harmless(what), crop=False)  # a line to paste is longer than the terminal is wide
 
 

@@ -110,7 +110,8 @@ def _publication_check(pipeline: Pipeline, publication: Publication) -> Check:
         return fail(AREA, what, "has no table", f"{add_table(publication.names[0])} ...")
     whose = "made by postgres-cdc" if publication.ours else "your own, used as it is"
     left_out = f", all but {', '.join(map(str, publication.excluded))}" if publication.excluded else ""
-    return ok(AREA, what, f"{len(publication.tables)} tables{left_out}; {whose}")
+    number = len(publication.tables)
+    return ok(AREA, what, f"{number:,} {'table' if number == 1 else 'tables'}{left_out}; {whose}")
 
 
 def _publication_to_be_made(at_source: AtSource, role: RolePrivileges, tables: Iterable[SourceTable]) -> Check:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 
 import pytest
-from rich.console import Group
+from rich.console import Console, Group
 from rich.progress import Progress as ProgressDisplay
 from rich.text import Text
 
 from cdc_assets.cli.json_output import json_text
-from cdc_assets.cli.terminal import BytesPerSecond, Terminal, TimeLeft, new_table
+from cdc_assets.cli.terminal import BytesPerSecond, Terminal, TimeLeft, new_table, progress_columns
 from spark_jobs.errors import CONTROLS, CdcError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
@@ -75,3 +76,50 @@ def test_what_is_counted_in_bytes_shows_its_pace() -> None:
     read, windows = display.tasks
     assert BytesPerSecond().render(read).plain == "488.3 KiB/s"
     assert BytesPerSecond().render(windows).plain == ""
+
+
+def printed(width: int, *rows: tuple[str, ...]) -> list[str]:
+    """As a terminal of this width gets it."""
+    figures = ("inserts", "truncates", "rows written")
+    table = new_table("table", *figures, "through", "outcome", right=figures)
+    for row in rows:
+        table.add_row(*row)
+    text = StringIO()
+    Console(file=text, width=width).print(table, crop=False)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def test_a_narrow_terminal_breaks_no_word() -> None:
+    """It leaves out what is zero in all rows, then wraps texts; what is too wide then has the width of a file."""
+    row = ("public.orders", "12,345", "0", "7", "0/16F2F60", "nothing to apply")
+    assert printed(80, row) == [
+        "table          inserts  truncates  rows written  through    outcome",
+        "public.orders   12,345          0             7  0/16F2F60  nothing to apply",
+    ]
+    assert printed(70, row) == [
+        "table          inserts  rows written  through    outcome",
+        "public.orders   12,345             7  0/16F2F60  nothing to apply",
+    ]
+    assert printed(55, row) == [
+        "                             rows",
+        "table          inserts    written  through    outcome",
+        "public.orders   12,345          7  0/16F2F60  nothing",
+        "                                              to apply",
+    ]
+    assert printed(40, row) == printed(70, row)
+    both = ("shop.order_lines", "0", "1", "7", "0/16F2F60", "applied")
+    assert printed(70, row, both)[-1].split() == ["shop.order_lines", "0", "1", "7", "0/16F2F60", "applied"]
+
+
+def test_progress_is_a_line_on_a_narrow_terminal() -> None:
+    """Amount, pace and times are whole, the name is cut off."""
+    clock = iter(range(100))
+    text = StringIO()
+    console = Console(file=text, width=80)
+    display = ProgressDisplay(*progress_columns(80), console=console, auto_refresh=False, get_time=lambda: next(clock))
+    task = display.add_task("read  public.pgbench_accounts", total=100_000_000, amount="", unit="bytes")
+    for done in range(1, 4):
+        display.update(task, completed=done * 10_000_000, amount="38.9 MiB of 136.7 MiB")
+    console.print(display.get_renderable())
+    [line] = text.getvalue().splitlines()
+    assert "read  public.pgbench_acc… 38.9 MiB of 136.7 MiB 9.5 MiB/s 0:00:10 0:00:07 left" in line
