@@ -167,7 +167,7 @@ def test_a_table_that_is_excluded_later(spark: SparkSession, database: Database,
         assert report.errors == ()
         found = {check.found for check in diagnose(followed.pipeline).checks if check.verdict is Verdict.OK}
         assert (
-            "1 tables, all but public.hidden, public.items, public.parted, public.secret; your own, used as it is"
+            "1 table, all but public.hidden, public.items, public.parted, public.secret; your own, used as it is"
             in (found)
         )
     replace(followed, names=(ORDERS,)).assert_equal()
