@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -35,10 +36,19 @@ def command(terminal: Terminal, config: Path, by_spark: bool) -> Outcome:
     pipeline = load_pipeline(config)
     with lazy_session(pipeline.spark) as spark:
         diagnosis = diagnose(pipeline, spark if by_spark else None)
+    return Outcome(
+        diagnosis, _display(diagnosis, terminal.choice.verbose), tuple(_problems(diagnosis, terminal.choice.quiet))
+    )
+
+
+def _problems(diagnosis: Diagnosis, each: bool) -> Iterator[PreconditionError]:
+    """Their number, above the table; or ``each``, where no table is shown."""
     count = len(diagnosis.failures)
-    failed = f"{count} of {len(diagnosis.checks)} checks failed"
-    problems = (PreconditionError(failed, hint="correct what is marked fail"),) if count else ()
-    return Outcome(diagnosis, _display(diagnosis, terminal.choice.verbose), problems)
+    if each:
+        yield from (PreconditionError(f"{one.what}: {one.found}", hint=one.remedy) for one in diagnosis.failures)
+    elif count:
+        failed = f"{count} of {len(diagnosis.checks)} checks failed"
+        yield PreconditionError(failed, hint="correct what is marked fail")
 
 
 def _display(diagnosis: Diagnosis, everything: bool = False) -> Table:

@@ -90,7 +90,7 @@ def _display(file: Path, source: FoundDatabase, doctor: str, unset: str | None) 
         f"{file}: pipeline {source.name} with {counted(len(source.usable), 'table')} of database {source.database}"
     ]
     if left:
-        lines.append(f"{counted(left, 'table')} commented out, with what must be done to replicate them")
+        lines.append(f"{counted(left, 'table')} commented out, each with what must be done to replicate it")
     if source.problems:
         lines.append(f"{counted(len(source.problems), 'finding')} about the source, under source:")
     lines.append("Edit it, then run:")

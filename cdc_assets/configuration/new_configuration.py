@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import yaml
-from rich.filesize import decimal
 
 from spark_jobs.doctor.checks import Verdict
 from spark_jobs.errors import one_line
+from spark_jobs.readable_size import size
 
 if TYPE_CHECKING:
     from cdc_assets.configuration.found_database import FoundDatabase, FoundTable
@@ -73,7 +73,7 @@ def configuration_text(
 def _entry(table: FoundTable) -> str:
     """One table, behind a ``#`` if it cannot be followed."""
     line = f"- {_scalar(_no_template(str(table.name)))}"
-    parts = [f"{decimal(table.bytes)}; {table.found}", table.remedy]
+    parts = [f"{size(table.bytes)}; {table.found}", table.remedy]
     if table.verdict is Verdict.FAIL:
         line = f"# {line}"
     return f"    {line}  {_comment(': '.join(filter(None, parts)))}"

@@ -52,7 +52,7 @@ whole rows: ALTER TABLE public.events REPLICA IDENTITY FULL
     # - public.far  # SIZE; is a foreign table: replicate it from the database that holds it
     - public.log  # SIZE; no key: rows are matched by all columns
     - public.orders  # SIZE; key (id)
-    - public.visits  # 65.5 kB; key (id, day)
+    - public.visits  # 64.0 KiB; key (id, day)
     - '"select".user'  # SIZE; key (id)
 """
 
@@ -73,12 +73,12 @@ def test_every_table_is_listed_with_the_doctors_verdict(
     assert (answer.exit_code, answer.stderr) == (0, "")
     assert answer.stdout.splitlines() == [
         f"postgres-cdc.yaml: pipeline {every_database.name} with 7 tables of database {every_database.name}",
-        "3 tables commented out, with what must be done to replicate them",
+        "3 tables commented out, each with what must be done to replicate it",
         "Edit it, then run:",
         "  postgres-cdc doctor --config postgres-cdc.yaml",
     ]
     text = (tmp_path / "postgres-cdc.yaml").read_text()
-    assert re.sub(r"# (8\.2 kB|16\.4 kB|0 bytes);", "# SIZE;", text).endswith(WRITTEN)
+    assert re.sub(r"# (8\.0 KiB|16\.0 KiB|0 bytes);", "# SIZE;", text).endswith(WRITTEN)
     assert yaml.safe_load(text)["attributes"]["source"] == {"dsn": f"{{{{ env.{VARIABLE} }}}}"}
     assert every_database.server.password not in text
     monkeypatch.setenv(VARIABLE, every_database.dsn)

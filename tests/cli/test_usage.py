@@ -25,7 +25,7 @@ def test_unknown_command() -> None:
     )
     assert answer.returncode == 2
     what, hint = answer.stderr.splitlines()
-    assert "No such command 'synch'" in what
+    assert what == "postgres-cdc: No such command 'synch'. Did you mean 'sync'?"
     assert hint == "hint: postgres-cdc --help"
 
 

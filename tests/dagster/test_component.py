@@ -429,7 +429,7 @@ def test_scaffolded_file_lists_the_tables_of_a_database(project: Path, database:
     made = dg_command(project, *scaffold, ITS_DSN=database.dsn)
     assert made.returncode == 0, made.stdout + made.stderr
     file = project / "mine" / "defs" / "Web-Shop" / "defs.yaml"
-    assert "- public.orders  # 8.2 kB; key (id)" in file.read_text().replace("0 bytes", "8.2 kB")
+    assert "- public.orders  # 8.0 KiB; key (id)" in file.read_text().replace("0 bytes", "8.0 KiB")
     environment = {"ITS_DSN": database.dsn, "WEB_SHOP_LAKE": "/data/lake"}
     checked = dg_command(project, "check", "yaml", "--validate-requirements", **environment)
     assert "validated successfully" in checked.stdout, checked.stdout
