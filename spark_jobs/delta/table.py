@@ -26,13 +26,18 @@ def open_table(path: Location, what: str, *, hint: str = REACHABLE, version: int
     the table ``what``."""
     with table_errors(f"{what} cannot be read", hint=hint):
         try:
-            return DeltaTable(path, version, storage_options(path))
+            return table_of_others(path, version)
         except TableNotFoundError:
             return None
         except DeltaError:
             if not remove_damaged_checkpoint(path):
                 raise
-            return DeltaTable(path, version, storage_options(path))
+            return table_of_others(path, version)
+
+
+def table_of_others(path: Location, version: int | None) -> DeltaTable:
+    """A table that is only read: a damaged checkpoint of it stays where it is. Raises what ``deltalake`` raises."""
+    return DeltaTable(path, version, storage_options(path))
 
 
 def table_gone(path: str) -> LakeError:

@@ -62,16 +62,18 @@ def refused_ddl(error: BaseException) -> str | None:
 
 @contextmanager
 def spark_errors(
-    what: str, *, name: object = "schema.table", path: Location | None = None, hint: str = ""
+    what: str, *, name: object = "schema.table", path: Location | None = None, hint: str = "", ours: bool = True
 ) -> Iterator[None]:
     """Raise the error that our code raised on an executor, else LakeError: ``what``, the innermost cause, a hint.
-    ``name`` and ``path``: of the table that is read or written, for the hint."""
+    ``name`` and ``path``: of the table that is read or written, for the hint. ``ours``: whether a damaged checkpoint of
+    it may be removed."""
     try:
         yield
     except CdcError:
         raise
     except Exception as error:
-        if path is not None and _CHECKPOINT.search(text_of(error)) and (removed := remove_damaged_checkpoint(path)):
+        mends = ours and path is not None and _CHECKPOINT.search(text_of(error))
+        if mends and path and (removed := remove_damaged_checkpoint(path)):
             message = f"{what}: {removed} was damaged, and has been removed: the commits of the table say the same"
             raise LakeError(message, hint="run it again") from None
         raise _typed(error, what, innermost_cause(error, name, path or "PATH"), hint) from error

@@ -88,7 +88,7 @@ def compare_copy(
     cannot be read.
     """
     started = monotonic()
-    failed = spark_errors(f"{name} could not be compared with {copy.path}", name=name, path=copy.path)
+    failed = spark_errors(f"{name} could not be compared with {copy.path}", name=name, path=copy.path, ours=False)
     with isolated_session(spark(), {}) as own, failed:
         with _look(own, pipeline, name, copy) as look:
             result = comparison(look.joined, look.shape, most=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -251,14 +252,36 @@ def _holds_no_parquet(path: Path) -> None:
     (path / "rows.parquet").write_text("no Parquet")
 
 
-@pytest.mark.parametrize("damage", [_is_a_file, _holds_no_parquet])
+def _has_a_damaged_checkpoint(path: Path) -> None:
+    """Of a table of ours it would be removed."""
+    write_deltalake(str(path), pa.table({"id": [1]}))
+    DeltaTable(str(path)).create_checkpoint()
+    (path / "_delta_log" / f"{0:020}.checkpoint.parquet").write_text("no Parquet")
+
+
+@pytest.mark.parametrize("damage", [_is_a_file, _holds_no_parquet, _has_a_damaged_checkpoint])
 def test_what_cannot_be_read_is_named_with_its_table(large: LargeTable, damage: Callable[[Path], None]) -> None:
     """The hint is not about lake.path, where all is well."""
     theirs = Path(large.pipeline.lake.path).parent / "unreadable"
     damage(theirs)
+    before = sorted(theirs.rglob("*"))
     (table,) = large.pipeline.tables or ()
     adopting = replace(table, adopt=Adopted(str(theirs)))
     (error,) = sync(replace(large.pipeline, tables=(adopting,)), no_spark).errors
     assert isinstance(error, LakeError)
     assert error.what.startswith(f"public.big cannot adopt the rows of {theirs}: ")
     assert error.hint.startswith("correct adopt in the table's entry")
+    assert sorted(theirs.rglob("*")) == before
+
+
+def test_what_only_spark_can_read_is_named(large: LargeTable) -> None:
+    first = theirs(large) / "_delta_log" / f"{0:020}.json"
+    widens = '"readerFeatures":["typeWidening"],"writerFeatures":["typeWidening"]'
+    protocol = f'{{"minReaderVersion":3,"minWriterVersion":7,{widens}}}'
+    said = re.sub(r'(?<="protocol":)\{.*?\}', protocol, first.read_text(), count=1)
+    assert protocol in said
+    first.write_text(said)
+    (error,) = sync(large.pipeline, no_spark).errors
+    assert error.what == (
+        f"public.big cannot adopt the rows of {theirs(large)}: only Spark can read it, because of typeWidening"
+    )

@@ -181,3 +181,15 @@ def test_what_cannot_be_compared_is_refused(spark: SparkSession, orders: Databas
     ):
         with pytest.raises(ConfigurationError, match=why):
             judged(spark, orders, tmp_path / "copy", columns=columns)
+
+
+def test_a_damaged_checkpoint_of_the_copy_is_left(spark: SparkSession, orders: Database, tmp_path: Path) -> None:
+    """Of a table of ours it would be removed."""
+    copied(spark, tmp_path / "theirs")
+    log = tmp_path / "theirs" / "_delta_log"
+    (log / f"{0:020}.checkpoint.parquet").write_text("no Parquet")
+    (log / "_last_checkpoint").write_text('{"version":0,"size":3}')
+    before = sorted(log.iterdir())
+    with pytest.raises(LakeError, match="could not be compared with"):
+        judged(spark, orders, tmp_path / "theirs")
+    assert sorted(log.iterdir()) == before

@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from spark_jobs.configuration import Adopted
 from spark_jobs.delta.files import table_filesystem
-from spark_jobs.delta.table import table_errors
+from spark_jobs.delta.table import is_ambiguous, table_errors, table_of_others
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError, PreconditionError
 from spark_jobs.qualified_name import QualifiedName
@@ -25,7 +25,8 @@ from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.snapshot.adopted.row_hash import is_hashed
 from spark_jobs.snapshot.range_read import Batches
 from spark_jobs.storage import Location
-from spark_jobs.writers.with_arrow.rows_of_table import every_row, readable_table
+from spark_jobs.writers.with_arrow.opened_table import FEATURES
+from spark_jobs.writers.with_arrow.rows_of_table import every_row
 
 _ROWS = 1 << 16
 
@@ -109,13 +110,21 @@ def _opened(name: QualifiedName, path: Location, version: str) -> _Opened:
         log = TransactionLog.open(path)
     if log is None:
         return _ParquetFiles.at(name, path, version)
-    table = readable_table(path, int(version) if version else log.version)
-    if table is None:
-        raise LakeError(
-            f"version {version or log.version} of {path} is gone, or only Spark can read it",
-            hint="have Spark write it to another folder, and name that in adopt",
-        )
+    if is_ambiguous(path):
+        raise _left_to_spark(name, path, "the % in its path")
+    with _read_errors(name, path):
+        table = table_of_others(path, int(version) if version else log.version)
+        unknown = set(table.protocol().reader_features or ()) - FEATURES
+    if unknown:
+        raise _left_to_spark(name, path, ", ".join(sorted(unknown)))
     return _DeltaVersion(name, path, table)
+
+
+def _left_to_spark(name: QualifiedName, path: Location, what: str) -> LakeError:
+    return LakeError(
+        f"{name} cannot adopt the rows of {path}: only Spark can read it, because of {what}",
+        hint="have Spark write it to another folder, and name that in adopt",
+    )
 
 
 @dataclass(frozen=True)
