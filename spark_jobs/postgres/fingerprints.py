@@ -23,7 +23,7 @@ from spark_jobs.postgres.described_tables import comment_sql
 from spark_jobs.postgres.partition_tree import partition_tree_sql
 from spark_jobs.postgres.publication_members import SCHEMAS_AND_LISTS_SINCE, members_sql
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.fingerprint import Fingerprint
+from spark_jobs.schema.fingerprint import THROUGH, Fingerprint
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
 # CREATE TABLE ... PARTITION OF writes its pg_inherits row two commands after the rows of the system columns. With
@@ -99,11 +99,13 @@ WITH RECURSIVE asked AS (
 ), member AS ({members}
 ), published AS (
   SELECT relid, bool_or(by_name) AS by_name,
-    string_agg(oid || ':' || xmin::text || ':' || entry, ' ' ORDER BY oid, entry) AS entries
+    string_agg(oid || ':' || xmin::text || ':' || entry, ' ' ORDER BY oid, entry)
+      || CASE WHEN bool_or(itself) THEN '' ELSE min(through) END AS entries
   FROM (
     SELECT DISTINCT line.relid, m.pubid AS oid, (SELECT pub.xmin FROM pub WHERE pub.oid = m.pubid), m.entry,
-      m.by_name AND m.relid = line.relid AS by_name
-    FROM (SELECT relid, unnest(line) AS member FROM wanted) AS line JOIN member m ON m.relid = line.member
+      m.by_name AND m.relid = line.relid AS by_name, m.relid = line.relid AS itself, line.through
+    FROM (SELECT relid, unnest(line) AS member, {through} AS through FROM wanted) AS line
+    JOIN member m ON m.relid = line.member
   ) AS m GROUP BY relid
 ), typed AS (
   SELECT u.relid, jsonb_agg(jsonb_build_array(t.oid::bigint, t.typname,
@@ -160,6 +162,14 @@ _PARTITION_KEY = """(
     LEFT JOIN pg_catalog.pg_opclass o ON o.oid = k.opclass
     LEFT JOIN pg_catalog.pg_collation l ON l.oid = k.collation_oid
   WHERE p.partrelid = c.oid GROUP BY p.partstrat)"""
+# what says that the tables above a partition are where they were: the rows of each one's place below another, and in a
+# schema. A partition that only they are published by is not, while it is detached
+_THROUGH = """
+      {separator} || (SELECT string_agg(seen.xmin, ' ' ORDER BY seen.xmin) FROM (
+        SELECT i.xmin::text FROM pg_catalog.pg_inherits i WHERE i.inhrelid = ANY (line)
+        UNION ALL SELECT d.xmin::text FROM pg_catalog.pg_depend d
+        WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = ANY (line) AND d.objsubid = 0
+          AND d.refclassid = 'pg_catalog.pg_namespace'::regclass) AS seen(xmin))"""
 # all transactions below it have ended
 _HORIZON = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text"
 _INSERT_LSN = """
@@ -264,6 +274,7 @@ def _ask(connection: Connection, watched: Watched, *, whole: bool) -> list[tuple
         annotations=annotations,
         first_normal_oid=sql.Literal(FIRST_NORMAL_OID),
         partition_key=sql.SQL(_PARTITION_KEY),
+        through=sql.SQL(_THROUGH).format(separator=sql.Literal(THROUGH)),
         declared_index=sql.SQL(declared_index_sql(relid="c.oid", nspname="n.nspname", relname="c.relname")),
     )
     parameters = {

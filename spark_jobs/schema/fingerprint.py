@@ -20,6 +20,7 @@ from spark_jobs.schema.partition_bounds import Bound, PartitionKey, Region, boun
 
 _FIELDS_AT_FIRST = 11  # fields of a part after its name, in the oldest logs
 _KEYS = 2  # fields of keys after those; any beyond them are bounds
+THROUGH = " through "
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,10 @@ class Fingerprint:
     """One followed table. ``text`` holds all other fields as the server wrote them, and ``word`` is a hash of all but
     the ``annotations``, which say nothing about rows. Older logs lack these.
 
-    ``entries``: the publications that send its changes. ``published_by_name``: the table itself is in a publication's
-    list of tables. ``parts`` are the table itself and every partition below it. ``mask`` is None if nothing is masked.
+    ``entries``: the publications that send its changes. If a partition is published by tables above it alone, what
+    follows ``THROUGH`` changes when one of them, or the partition, moves. ``published_by_name``: the table itself is in
+    a publication's list of tables. ``parts`` are the table itself and every partition below it. ``mask`` is None if
+    nothing is masked.
     """
 
     word: str

@@ -9,7 +9,7 @@ from typing import Literal
 
 from spark_jobs.options.table_mask import why_masked_otherwise
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.schema.fingerprint import Fingerprint, FingerprintColumn, FingerprintPart, is_later
+from spark_jobs.schema.fingerprint import THROUGH, Fingerprint, FingerprintColumn, FingerprintPart, is_later
 from spark_jobs.schema.lake_types import NUMERIC_OID, LakeType, is_widened, lake_type
 from spark_jobs.schema.partition_bounds import Region, outermost
 
@@ -142,7 +142,8 @@ def _attached_region(
 
 
 def _membership(before: Fingerprint, after: Fingerprint) -> list[str]:
-    if before.entries == after.entries:
+    # older logs do not say through which tables a partition is published
+    if before.entries in (after.entries, after.entries.partition(THROUGH)[0]):
         return []
     return ["it was not published for a time, or its publication, row filter or column list was altered"]
 

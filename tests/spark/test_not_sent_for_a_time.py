@@ -119,3 +119,41 @@ def test_a_publication_that_left_out_operations_for_a_time(
     )
     assert set(read_again(synced(spark, pipeline))) == {"orders", "items"}
     assert_equal(spark, pipeline, ORDERS, ITEMS)
+
+
+def test_a_partition_that_is_published_by_the_tables_above_it_alone(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    """It is not published while it is detached, or a table above it, or while that is in another schema."""
+    database.execute(
+        "CREATE SCHEMA shown",
+        "CREATE SCHEMA away",
+        "CREATE TABLE shown.root (id int PRIMARY KEY, t text) PARTITION BY RANGE (id)",
+        "CREATE TABLE between PARTITION OF shown.root FOR VALUES FROM (0) TO (20) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF between FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE high PARTITION OF between FOR VALUES FROM (10) TO (20)",
+        "INSERT INTO shown.root SELECT g, 'x' FROM generate_series(0, 19) g",
+        f"CREATE PUBLICATION {database.name} FOR TABLES IN SCHEMA shown",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake")
+    synced(spark, pipeline)
+    low, high = QualifiedName("public", "low"), QualifiedName("public", "high")
+    detached = (
+        "ALTER TABLE between DETACH PARTITION low",
+        "DELETE FROM low WHERE id = 1",
+        "ALTER TABLE between ATTACH PARTITION low FOR VALUES FROM (0) TO (10)",
+    )
+    detached_above = (
+        "ALTER TABLE shown.root DETACH PARTITION between",
+        "UPDATE low SET t = 'y' WHERE id = 2",
+        "ALTER TABLE shown.root ATTACH PARTITION between FOR VALUES FROM (0) TO (20)",
+    )
+    moved_above = (
+        "ALTER TABLE shown.root SET SCHEMA away",
+        "UPDATE away.root SET t = 'z' WHERE id = 13",
+        "ALTER TABLE away.root SET SCHEMA shown",
+    )
+    for ddl, changed in ((detached, {"low"}), (detached_above, {"low", "high"}), (moved_above, {"low", "high"})):
+        database.execute(*ddl)
+        assert set(read_again(synced(spark, pipeline))) == changed
+        assert_equal(spark, pipeline, low, high)
