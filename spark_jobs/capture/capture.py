@@ -34,6 +34,7 @@ from spark_jobs.errors import DecodeError, GapError, SourceError, SourceUnreacha
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.slot import (
     NoSpareSlotError,
+    UnmappedFileError,
     advance_slot,
     flushed_lsn,
     peek_few,
@@ -131,7 +132,9 @@ def land_window(
         return marker
     except PeriodEndsError as period_end:
         return land_window(session, ordinal, Window(window.lo, period_end.lsn), on_batch=on_batch, ends=period_end.ends)
-    except ReadWithoutError as error:
+    except (ReadWithoutError, UnmappedFileError) as error:
+        if error.option not in dict(session.identity.options):
+            raise
         if error.option == "two_phase" and session.slot.two_phase:
             raise  # someone created the slot as two-phase; it may no longer send what was prepared
         _log.warning("%s; reading it again that way", error)

@@ -364,6 +364,13 @@ def peek_few(connection: Connection, slot: str, window: Window, options: Options
     return pa.record_batch({"data": pa.array([data for (data,) in rows], pa.binary())})
 
 
+class UnmappedFileError(SourceError):
+    """The server does not find the table of a change in a transaction that it streams: before it, DDL on that table was
+    rolled back to a savepoint. Without streaming it does."""
+
+    option = "streaming"
+
+
 @contextmanager
 def window_errors(slot: str, window: Window) -> Iterator[None]:
     """Name the window in the server's errors."""
@@ -377,7 +384,7 @@ def _unreadable(error: SourceError) -> CdcError:
     """Up to PostgreSQL 17, changes written while the publication did not exist cannot be decoded: a break."""
     if _NO_PUBLICATION.search(error.what):
         return BreakError(f"changes were made while the publication was missing ({error.what})")
-    return error
+    return UnmappedFileError(error.what) if "could not map filen" in error.what else error
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""A slot that fell behind the log is moved up, however differently the server now sends the window that was landed."""
+"""A slot that fell behind the log is moved up, however differently the server now sends the window that was landed.
+What it cannot stream is read whole."""
 
 from __future__ import annotations
 
@@ -45,3 +46,29 @@ def test_streamed_in_one_read_and_whole_in_the_other(
     landed_and_not_advanced(streamed if streamed_first else whole)
     assert capture(whole if streamed_first else streamed).caught_up
     assert ChangeLog(whole.lake.change_log).markers()[1].changes == _ROWS
+
+
+def test_what_the_server_cannot_stream(every_database: Database, make_pipeline: MakePipeline) -> None:
+    """DDL that is rolled back to a savepoint, and the table's changes after it: the server refuses to stream them."""
+    database = every_database
+    database.execute("CREATE TABLE item (id int PRIMARY KEY, v text)")
+    pipeline = make_pipeline(
+        "public.item", dsn=f"{database.dsn} options='-c logical_decoding_work_mem=64kB'", streaming="on"
+    )
+    prepare(pipeline)
+    rows = "INSERT INTO item SELECT g, repeat('x', 100) FROM generate_series({}, {}) g"
+    transaction = (
+        "SAVEPOINT s",
+        "ALTER TABLE item ADD x int DEFAULT 5",
+        rows.format(1, _ROWS),
+        "ROLLBACK TO s",
+        rows.format(1, _ROWS),
+        "ALTER TABLE item ADD y int",
+        "SAVEPOINT e",
+        "ALTER TABLE item DROP y",
+        rows.format(_ROWS + 1, 2 * _ROWS),
+        "RELEASE e",
+    )
+    database.execute("; ".join(["BEGIN", *transaction, "COMMIT"]))
+    assert capture(pipeline).caught_up
+    assert sum(marker.changes for marker in ChangeLog(pipeline.lake.change_log).markers()) == 2 * _ROWS
