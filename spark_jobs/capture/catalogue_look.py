@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from spark_jobs.postgres.fingerprints import (
 )
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint, FingerprintPart
-from spark_jobs.schema.fingerprint_differences import Differences, differences
+from spark_jobs.schema.fingerprint_differences import Differences, differences, was_partition
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.followed_tables import watched_tables
@@ -188,7 +188,22 @@ def look_at_catalogue(at_source: AtSource, checkpoint: WindowMarker) -> Catalogu
         for suspect in found
     )
     described = tuple(facts[suspect.fingerprint.relid] for suspect in suspects if suspect.differs.columns)
-    return CatalogueLook(word, horizon, landed, words, tuple(now.values()), suspects, described, behind, before)
+    look = CatalogueLook(word, horizon, landed, words, tuple(now.values()), suspects, described, behind, before)
+    look.note_reasons(_partitions_for_a_time(before, now.values()), shown=False)
+    return look
+
+
+def _partitions_for_a_time(before: Iterable[Fingerprint], now: Collection[Fingerprint]) -> Iterator[tuple[int, str]]:
+    """Relids of partitioned tables, each with why rows may be gone: a followed table with the same columns was a
+    partition for a time, and nothing says of which."""
+    known = {fingerprint.relid: fingerprint for fingerprint in before}
+    for guest in now:
+        if guest.relid in known and was_partition(known[guest.relid], guest):
+            names = {column.attname for column in guest.columns}
+            for table in now:
+                is_partitioned = any(part.partition_key is not None for part in table.parts)
+                if is_partitioned and names == {column.attname for column in table.columns}:
+                    yield table.relid, f"{guest.name} was a partition for a time"
 
 
 def _facts_of_changed(

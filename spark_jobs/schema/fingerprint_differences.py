@@ -68,6 +68,7 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     reasons += filter(None, [why_masked_otherwise(before.mask_word, after.mask_word)])
     reasons += [*_names_taken_over(before, after), *_names_of_unseen(before, after)]
     reasons += _no_longer_generated(before, after)
+    reasons += ["it was a partition of another table for a time"] if was_partition(before, after) else []
     moved: list[MovedFile] = []
     known = {part.relid: part for part in before.parts}
     if not _keeps_missing_values(known, after):
@@ -206,6 +207,15 @@ def _no_longer_generated(before: Fingerprint, after: Fingerprint) -> list[str]:
         for column in after.columns
         if column.attnum in generated and not column.attgenerated
     ]
+
+
+def was_partition(before: Fingerprint, after: Fingerprint) -> bool:
+    """Whether the table was a partition for a time: to detach one writes its row in ``pg_class`` and those of all its
+    columns, as to attach one does. Its changes were sent under the name of the other table."""
+    then, now = _altered(before), _altered(after)
+    changed = {part.relid: part.changed for part in after.parts}.get(after.relid)
+    numbers = [column.attnum for column in after.columns]
+    return bool(numbers) and all(then.get(number, changed) != changed == now.get(number) for number in numbers)
 
 
 def _altered(of: Fingerprint) -> dict[int, int]:

@@ -98,6 +98,19 @@ def test_a_leaf_for_a_moment(database: Database, tmp_path: Path, what: str, sour
     assert sync(pipeline, no_spark).snapshots == ()
 
 
+@pytest.mark.parametrize("own", ["UPDATE more SET v = v || 'own'", "SELECT"], ids=["written", "idle"])
+def test_a_followed_table_that_was_a_leaf_for_a_moment(every_database: Database, tmp_path: Path, own: str) -> None:
+    """What it was sent as a leaf, the lake has in the other table."""
+    every_database.execute(*MADE, "CREATE TABLE more (LIKE root INCLUDING ALL)", "INSERT INTO more VALUES (1502, 'm')")
+    pipeline = pipeline_of(every_database, tmp_path / "lake", "public.root", "public.more")
+    synced_without_spark(pipeline)
+    every_database.execute(own, ATTACH, WRITE.replace("(3", "(10"), "DELETE FROM more WHERE id = 1502", DETACH, own)
+    assert {str(table.name) for table in sync(pipeline, no_spark).snapshots} == {"public.root", "public.more"}
+    assert verify(pipeline, no_spark).problems == ()
+    every_database.execute("ALTER TABLE more ALTER v SET DEFAULT 'x'", "INSERT INTO more (id) VALUES (1)")
+    assert sync(pipeline, no_spark).snapshots == ()
+
+
 @pytest.mark.parametrize("name", ["more", '"Select ""it"""'])
 @pytest.mark.parametrize("is_another", [True, False], ids=["another", "one"])
 def test_lines_of_two_leaves_of_one_name(database: Database, tmp_path: Path, name: str, *, is_another: bool) -> None:
