@@ -25,7 +25,8 @@ def with_options(facts: RelationFacts, options: ColumnOptions) -> RelationFacts:
         choice = chosen.get(source.attname)
         other = None if choice is None else chosen_lake_type(choice, source, facts.types)
         if source.attname in options.layout.partition_by:
-            other = replace(other or source.lake_type, of_partition=True)
+            other = other or source.lake_type
+            other = replace(other, has_no_empty_text=other.kind is LakeKind.STRING)
         return replace(source, chosen_type=other, on_unrepresentable=policies.get(source.attname, options.policy))
 
     return replace(facts, columns=tuple(map(column, facts.columns)))

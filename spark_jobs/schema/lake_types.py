@@ -51,8 +51,8 @@ class LakeType:
     ``chosen``: the configuration chose it in place of the type map's. Then a decimal may be unable to hold every value,
     and binary holds the bytes of a uuid.
 
-    ``of_partition``: the table is to be partitioned by the column, whose type is the same as without. Delta reads an
-    empty text in a partition's name as null. https://github.com/delta-io/delta/blob/master/PROTOCOL.md#partition-value-serialization
+    ``has_no_empty_text``: the table is to be partitioned by these texts, and the type is the same as without. Delta
+    reads an empty text in a partition's name as null. https://github.com/delta-io/delta/blob/master/PROTOCOL.md#partition-value-serialization
     """
 
     kind: LakeKind
@@ -60,7 +60,7 @@ class LakeType:
     scale: int = 0
     element: LakeType | None = None
     chosen: bool = False
-    of_partition: bool = field(default=False, compare=False)
+    has_no_empty_text: bool = field(default=False, compare=False)
 
     @classmethod
     def of_sql(cls, sql: str) -> LakeType | None:
@@ -86,10 +86,6 @@ class LakeType:
     def has_misfits(self) -> bool:
         """Whether PostgreSQL may have a value of the column that this type cannot hold."""
         return self.kind in _WITH_MISFITS or self.has_no_empty_text
-
-    @property
-    def has_no_empty_text(self) -> bool:
-        return self.of_partition and self.kind is LakeKind.STRING
 
     @property
     def decoded_sql(self) -> str:
