@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from cdc_assets.cli.output_choice import Form, options_of
+from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.units import read_duration
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.replay.points import point
@@ -36,6 +38,14 @@ output_options_with_metrics = _declared("table", "json", "prometheus")
 output_options_of_changes = _declared("jsonl", "arrow", "json")
 
 
+def _named(context: click.Context, parameter: click.Parameter, value: Path) -> Path:
+    """Hints that are pasted name the file as this call does."""
+    terminal = context.find_object(Terminal)
+    if terminal is not None and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+        terminal.configuration = value
+    return value
+
+
 # every command but the demo needs it
 config_option = click.option(
     "--config",
@@ -44,6 +54,7 @@ config_option = click.option(
     envvar=CONFIG_VARIABLE,
     type=click.Path(path_type=Path),
     metavar="FILE",
+    callback=_named,
     help=f"The pipeline's YAML file. Default: ${CONFIG_VARIABLE}, then {DEFAULT_CONFIG}.",
 )
 # as a tuple of texts in the parameter ``keys``; what they mean depends on the table

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TextIO, TypeVar
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -18,6 +19,7 @@ from rich.text import Text
 
 from cdc_assets.cli.fitted_table import WIDE, FittedTable
 from cdc_assets.cli.output_choice import FEW, OutputChoice
+from cdc_assets.cli.pasted_hint import pasted_hint
 from spark_jobs.errors import CONTROLS, one_line
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.readable_size import size
@@ -79,6 +81,7 @@ class Terminal:
 
     def __init__(self, choice: OutputChoice | None = None) -> None:
         self.choice = choice or OutputChoice()
+        self.configuration: Path | None = None  # as the command line names it
         self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
         self.stdout: TextIO = sys.stdout  # the process's own; whatever else the work prints goes to stderr
 
@@ -90,7 +93,7 @@ class Terminal:
     def problem(self, what: str, hint: str = "") -> None:
         """One line on stderr, in the form of Unix commands; printed raw, so that it can be searched. What to do is on a
         line of its own, so that it can be copied."""
-        advice = f"hint: {one_line(hint)}\n" if hint else ""
+        advice = f"hint: {one_line(pasted_hint(hint, self.configuration))}\n" if hint else ""
         sys.stderr.write(f"postgres-cdc: {one_line(what)}\n{advice}")
         sys.stderr.flush()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console, Group
@@ -37,6 +38,29 @@ def test_problems_and_news_are_one_line_each(capsys: pytest.CaptureFixture[str])
     assert len(lines) == 3
     assert lines[1].startswith("hint: ")
     assert not any(CONTROLS.search(line) for line in lines)
+
+
+def test_a_hint_names_the_configuration_as_the_call_did(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    hints = (
+        "`postgres-cdc recover --config FILE` begins a new chapter, and so does `sync`",
+        "postgres-cdc snapshot --table 'public.a'",
+        "postgres-cdc sync --help",
+        "`postgres-cdc init` writes a new one",
+    )
+    for hint in hints:
+        terminal.problem("no", hint)
+    terminal.configuration = Path("my shop.yaml")
+    for hint in hints:
+        terminal.problem("no", hint)
+    said = [line.removeprefix("hint: ") for line in capsys.readouterr().err.splitlines() if line.startswith("hint: ")]
+    assert said == [
+        "`postgres-cdc recover` begins a new chapter, and so does `sync`",
+        *hints[1:],
+        "`postgres-cdc recover --config 'my shop.yaml'` begins a new chapter, and so does `sync`",
+        "postgres-cdc snapshot --config 'my shop.yaml' --table 'public.a'",
+        *hints[2:],
+    ]
 
 
 def test_json_escapes_what_a_terminal_obeys_and_loses_nothing() -> None:
