@@ -9,7 +9,9 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +23,7 @@ from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.listener import ListenAddress, listening
 from cdc_assets.cli.options import config_option, output_options, read_by, read_seconds
 from cdc_assets.cli.outcome import Outcome
+from cdc_assets.cli.pasted_hint import pasted_hint
 from cdc_assets.cli.spark import renewable_session
 from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
@@ -69,12 +72,12 @@ def command(
     otherwise one for each round that did something.
     """
     pipeline = load_pipeline(config)
-    lines = _json_line if terminal.choice.as_json else _line
+    lines = _json_line if terminal.choice.as_json else RoundLines(terminal.choice.quiet, terminal.configuration)
     status = FreshStatus(partial(pipeline_status, pipeline), every=max(every, _LEAST_SECONDS_BETWEEN_STATUSES))
     monitor = FollowMonitor(pipeline.name, status, every=every)
 
     def report(done: FollowRound) -> None:
-        if (text := lines(done)) is not None and (terminal.choice.as_json or not terminal.choice.quiet or done.errors):
+        if (text := lines(done)) is not None:
             terminal.line(text)
         if health_file is not None:
             _replace_file(health_file, _json_line(done))
@@ -110,10 +113,27 @@ def _json_line(done: FollowRound) -> str:
     return json.dumps(json_value(done), ensure_ascii=True)
 
 
-def _line(done: FollowRound) -> str | None:
-    """None for a round that found nothing to do."""
-    if done.is_idle:
-        return None
+@dataclass
+class RoundLines:
+    """The line of a round, for a person. What stops a table, or lets it wait, is told once, and so is that it is over.
+    ``quiet``: of other rounds nothing is told. ``configuration``: as the call names it."""
+
+    quiet: bool
+    configuration: Path | None
+    _told: tuple[object, ...] = ()
+
+    def __call__(self, done: FollowRound) -> str | None:
+        """None for a round that has nothing new."""
+        before, self._told = self._told, (*done.errors, *(table.name for table in done.waiting))
+        hints = zip_longest(done.errors, done.hints, fillvalue="")
+        new = {error: pasted_hint(hint, self.configuration) for error, hint in hints if error not in before}
+        waiting = tuple(table for table in done.waiting if table.name not in before)
+        news = replace(done, errors=tuple(new), hints=tuple(new.values()), waiting=waiting)
+        is_worth_it = self._told != before or not (self.quiet or news.is_idle)
+        return _line(news) if is_worth_it else None
+
+
+def _line(done: FollowRound) -> str:
     parts = [
         f"{done.at:%Y-%m-%d %H:%M:%S}",
         *(["last round"] if done.is_last else []),
