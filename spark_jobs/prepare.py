@@ -11,6 +11,7 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.publication import TablesLockedError
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
@@ -70,7 +71,15 @@ def prepare(pipeline: Pipeline) -> Prepared:
             require_readable(at_source, names)
         halted = {table.name for table in stopped}
         tables = tuple(name for name in names if name not in halted)
-        last = prepare_slot(at_source, tables)
+        try:
+            last = prepare_slot(at_source, tables)
+        except TablesLockedError as error:
+            locked = pipeline.by_name(tables, error.errors)
+            tables = tuple(name for name in tables if name not in locked)
+            if not tables:
+                raise
+            stopped = (*stopped, *(TableStopped(name, why) for name, why in locked.items()))
+            last = prepare_slot(at_source, tables)
         flushed = flushed_lsn(connection)
     ledger = replace(ledger, last=last) if ledger else Ledger(pipeline.lake, last)
     began = BegunGenerations(pipeline, ledger, masks)

@@ -23,9 +23,12 @@ SELECT pg_catalog.set_config('search_path', coalesce((
 
 
 @contextmanager
-def own_ddl(connection: Connection, what: str) -> Iterator[None]:
+def own_ddl(connection: Connection, what: str, *, lock_timeout: str = "") -> Iterator[None]:
     """A transaction for our statements, which name everything with its schema: it has the search_path of the role's
-    other sessions, not our empty one. Raises the driver's errors as ours; ``what`` says what failed."""
+    other sessions, not our empty one. Raises the driver's errors as ours; ``what`` says what failed. ``lock_timeout``:
+    another one than the session's."""
     with source_errors(what), connection.transaction():
         connection.execute(_USUAL_PATH)
+        if lock_timeout:
+            connection.execute("SELECT pg_catalog.set_config('lock_timeout', %s, true)", [lock_timeout])
         yield

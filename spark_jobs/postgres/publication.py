@@ -6,14 +6,16 @@ https://www.postgresql.org/docs/current/sql-createpublication.html
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
+import psycopg
 from psycopg import sql
 
-from spark_jobs.errors import PreconditionError
+from spark_jobs.errors import PreconditionError, SourceError
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.own_ddl import own_ddl
 from spark_jobs.postgres.partition_tree import partition_tree_sql
@@ -25,6 +27,8 @@ from spark_jobs.qualified_name import QualifiedName, quoted_identifier
 from spark_jobs.schema.relation_facts import FIRST_NORMAL_OID
 
 NO_LISTS: ColumnLists = MappingProxyType({})
+# how long a table that joins our publication is waited for: the others wait, too, and it joins with the next sync
+_JOINING = "10s"
 
 
 @dataclass(frozen=True)
@@ -155,9 +159,12 @@ def ensure_publications(
     if publication is None:
         if tables is None:
             raise no_publication(names)
-        _create(connection, names[0], tables, lists)
+        with _naming_locked(connection, names[0], tables):
+            _create(connection, names[0], tables, lists)
     elif publication.ours and tables is not None and (steps := _steps(connection, publication, tables, lists)):
-        _alter(connection, names[0], steps)
+        joining = [table for table in tables if not publication.publishes(table)]
+        with _naming_locked(connection, names[0], joining):
+            _alter(connection, names[0], steps, _JOINING if joining else "")
     else:
         _check(publication, tables)
         return publication
@@ -166,6 +173,42 @@ def ensure_publications(
         raise PreconditionError(f"publication {names[0]} was dropped while it was being created", hint="run it again")
     _check(altered, tables)
     return altered
+
+
+class TablesLockedError(PreconditionError):
+    """``errors``: of tables that cannot join our publication now, because another session has locked them."""
+
+    errors: Mapping[QualifiedName, PreconditionError] = MappingProxyType({})
+
+
+@contextmanager
+def _naming_locked(connection: Connection, publication: str, joining: Sequence[QualifiedName]) -> Iterator[None]:
+    """Raise TablesLockedError for those that are locked still, if it is a lock that was waited for in vain."""
+    try:
+        yield
+    except SourceError as error:
+        hint = "wait for the session that holds the lock, or end it, see pg_locks; the next sync adds the table"
+        locked = {
+            table: PreconditionError(f"{table} is locked, and cannot be added to publication {publication}", hint=hint)
+            for table in joining
+            if "lock timeout" in error.what and _is_locked(connection, table)
+        }
+        if not locked:
+            raise
+        raised = TablesLockedError(error.what, hint=error.hint)
+        raised.errors = locked
+        raise raised from error
+
+
+def _is_locked(connection: Connection, table: QualifiedName) -> bool:
+    """Whether another session keeps a lock on it which joining a publication has to wait for."""
+    lock = sql.SQL("LOCK TABLE ONLY {} IN SHARE UPDATE EXCLUSIVE MODE NOWAIT")
+    try:
+        with connection.transaction():
+            connection.execute(lock.format(sql.Identifier(table.nspname, table.relname)))
+    except psycopg.errors.LockNotAvailable:
+        return True
+    return False
 
 
 def find_publications(connection: Connection, names: Sequence[str]) -> Publication | None:
@@ -239,13 +282,14 @@ def _is_in_step(published: PublishedTable | None, columns: tuple[str, ...] | Non
 
 def _create(connection: Connection, name: str, tables: Sequence[QualifiedName], lists: ColumnLists) -> None:
     statement = sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
-    with own_ddl(connection, f"publication {name} cannot be created"):
+    with own_ddl(connection, f"publication {name} cannot be created", lock_timeout=_JOINING):
         connection.execute(statement.format(sql.Identifier(name), _entries(tables, lists)))
         write_comment(connection, name, PublicationComment())
 
 
-def _alter(connection: Connection, name: str, steps: Sequence[sql.Composed]) -> None:
-    with own_ddl(connection, f"publication {name} cannot be brought in step with the configuration"):
+def _alter(connection: Connection, name: str, steps: Sequence[sql.Composed], lock_timeout: str) -> None:
+    what = f"publication {name} cannot be brought in step with the configuration"
+    with own_ddl(connection, what, lock_timeout=lock_timeout):
         for step in steps:
             connection.execute(sql.SQL("ALTER PUBLICATION {} {}").format(sql.Identifier(name), step))
 

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from spark_jobs.capture.capture import capture
-from spark_jobs.sync import prepare
+from spark_jobs.errors import PreconditionError
+from spark_jobs.postgres import publication
+from spark_jobs.sync import prepare, sync
+from spark_jobs.verify.verify import verify
+from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
@@ -93,3 +97,28 @@ def test_rows_that_lie_in_another_file_are_not_waited_for(every_database: Databa
         landed += capture(pipeline).landed
     changed = {table.relname for marker in landed if marker.catalogue for table in marker.catalogue.changed}
     assert changed == {"packed"}
+
+
+def test_a_table_that_cannot_join_our_publication_holds_back_itself_alone(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while there is no publication yet. As soon as it is no longer locked, it begins."""
+    monkeypatch.setattr(publication, "_JOINING", "300ms")
+    names = ("free", "locked", "later")
+    database.execute(*(f"CREATE TABLE {name} (id int PRIMARY KEY)" for name in names))
+    few, all_three = (
+        pipeline_of(database, tmp_path / "lake", *(f"public.{name}" for name in listed))
+        for listed in (names[:2], names)
+    )
+    with database.connect() as session:
+        session.execute("BEGIN; LOCK TABLE locked IN SHARE UPDATE EXCLUSIVE MODE")
+        for pipeline, count in ((few, 1), (all_three, 2)):
+            database.execute("INSERT INTO free SELECT count(*) FROM free")
+            (error,) = sync(pipeline, no_spark).errors
+            assert str(error).startswith("public.locked is locked, and cannot be added to publication")
+            assert len(prepare(pipeline).tables) == count
+        with pytest.raises(PreconditionError, match="another session holds a lock"):
+            prepare(pipeline_of(database, tmp_path / "lake", "public.locked"))
+        session.execute("ROLLBACK")
+    synced_without_spark(all_three)
+    assert verify(all_three, no_spark).problems == ()

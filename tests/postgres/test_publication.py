@@ -6,6 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.errors import PreconditionError, SourceError
+from spark_jobs.postgres import publication
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.publication import ensure_publications
 from spark_jobs.qualified_name import QualifiedName
@@ -28,8 +29,9 @@ def test_our_publication_is_kept_in_step(every_database: Database) -> None:
         assert ensure_publications(connection, ['odd "name"'], None).tables == (B,)
 
 
-def test_other_tables_are_not_locked(every_database: Database) -> None:
+def test_other_tables_are_not_locked(every_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A VACUUM of a large table has this lock for hours."""
+    monkeypatch.setattr(publication, "_JOINING", "1s")
     every_database.execute(*TABLES)
     entries = "SELECT oid FROM pg_publication_rel WHERE prrelid = 'a'::regclass"
     with connected(SecretStr(every_database.dsn)) as connection, every_database.connect() as session:
@@ -37,7 +39,6 @@ def test_other_tables_are_not_locked(every_database: Database) -> None:
         entry = every_database.execute(entries)
         session.execute("BEGIN")
         session.execute("LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE")
-        connection.execute("SET lock_timeout = '1s'")
         assert ensure_publications(connection, ["p"], [A, B]).tables == (B, A)
         assert ensure_publications(connection, ["p"], [A]).tables == (A,)
         assert every_database.execute(entries) == entry
