@@ -406,10 +406,21 @@ def test_a_table_that_is_altered_too_often_is_read_in_one_snapshot(
     large.assert_equal()
 
 
-def test_altered_when_all_is_read(large: LargeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+ONLY = "INSERT INTO big VALUES (0, 1, 'only', 'one')"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [("TRUNCATE big", ONLY), ("TRUNCATE big",), ("ALTER TABLE big ADD more int",)],
+    ids=["a row since", "emptied", "a column alone"],
+)
+def test_altered_when_all_is_read(
+    large: LargeTable, monkeypatch: pytest.MonkeyPatch, statements: tuple[str, ...]
+) -> None:
+    """Also by changes that leave no row."""
     large.read_on()
     with monkeypatch.context() as patched:
-        after_last_chunk(large, patched, "TRUNCATE big", "INSERT INTO big VALUES (1, 1, 'only', 'one')")
+        after_last_chunk(large, patched, *statements)
         large.read_on(to_the_end=True)
     large.read_on(to_the_end=True)
     large.assert_equal()

@@ -78,7 +78,7 @@ class _Change:
         self._key_names = [value(place) for place in staged.shape.key_indices]
         self.keys = net.rows.select(self._key_names)
         self._lacks = lacking(net.columns, net.rows)
-        nothing = pa.array([False] * net.rows.num_rows)
+        nothing = pa.array([False] * net.rows.num_rows, pa.bool_())  # also of none
         moved = reduce(pc.or_, (pc.is_valid(net.rows.column(old_key(i))) for i in net.columns.old_keys), nothing)
         self._before = pa.table(
             [key_before(net.columns, net.rows, place) for place in staged.shape.key_indices], self._key_names
