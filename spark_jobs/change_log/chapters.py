@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from spark_jobs.change_log.window_marker import ChapterBreak, WindowMarker
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import GapError, LakeError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 
 if TYPE_CHECKING:
@@ -24,18 +24,15 @@ class Chapter:
     """``landed``: what the log holds of this chapter, from its beginning or from where retention has cut it.
 
     ``first``: the ordinal of the chapter's first marker; ``broke``: why it began, None for the log's first chapter and
-    if retention has removed that marker, which ``is_whole`` tells apart.
+    if retention has removed that marker, which ``is_whole`` tells apart. ``began``: when it did, if that is known; a
+    break, when it was noticed.
     """
 
     first: int
     landed: Window
     is_whole: bool
     broke: ChapterBreak | None = None
-
-    @property
-    def began(self) -> datetime | None:
-        """When the break before it was noticed; None if no break is known."""
-        return None if self.broke is None else datetime.fromisoformat(self.broke.at)
+    began: datetime | None = None
 
     def holds(self, window: Window) -> bool:
         """Whether the landed windows of this chapter cover all of ``window``."""
@@ -57,6 +54,11 @@ class Chapters:
         """The one that the next windows belong to."""
         return self.all[-1]
 
+    def begun_after(self, time: datetime) -> Chapter | None:
+        """The first chapter that is known to have begun after ``time``: none from there on shows what was committed by
+        then."""
+        return next((each for each in self.all if each.began is not None and each.began > time), None)
+
     def hold(self, window: Window) -> bool:
         """Whether one chapter holds all of ``window``."""
         return any(chapter.holds(window) for chapter in self.all)
@@ -76,6 +78,15 @@ class Chapters:
         return self.present.is_whole and window.lo < self.present.landed.lo
 
 
+def begun_later(log: ChangeLog, began: datetime, time: datetime) -> GapError:
+    """The error for a ``time`` before the chapter that ``began`` then."""
+    return GapError(
+        f"nothing shows what was committed by {time.isoformat()}: the change log {log.path}, or its newest chapter,"
+        f" began at {began.isoformat()}",
+        hint="choose a later time",
+    )
+
+
 def chapters_of(log: ChangeLog) -> Chapters | None:
     """The chapters of ``log``, None before its first window. The cost depends on the number of breaks, not of windows.
     Raises LakeError."""
@@ -92,6 +103,6 @@ def _backwards(log: ChangeLog, oldest: WindowMarker, last: WindowMarker) -> Iter
         marker = log.marker(first)
         if marker is None or marker.broke is None:
             raise LakeError(f"the change log {log.path} lacks the marker that begins its chapter, window {first}")
-        yield Chapter(first, Window(marker.window.lo, end), True, marker.broke)
+        yield Chapter(first, Window(marker.window.lo, end), True, marker.broke, marker.began)
         end, first = Lsn(marker.broke.end), marker.broke.before.chapter
-    yield Chapter(first, Window(oldest.window.lo, end), oldest.ordinal == first, oldest.broke)
+    yield Chapter(first, Window(oldest.window.lo, end), oldest.ordinal == first, oldest.broke, oldest.began)

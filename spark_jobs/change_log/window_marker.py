@@ -11,6 +11,7 @@ import builtins
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -180,7 +181,8 @@ class WindowMarker:
     ``messages`` counts the plugin's messages in the form of protocol 1, including Begin and Commit; ``bytes`` is their
     total length. ``logical_messages`` are those of ``pg_logical_emit_message``. ``followed`` is used with test_decoding
     only, where no publication names the tables. ``catalogue`` is None in logs of an older version. ``tables``: where
-    the lake's tables were then. ``periods`` is None where no time partitions were configured.
+    the lake's tables were then. ``periods`` is None where no time partitions were configured. ``begun_at``: when window
+    0 was landed, in ISO 8601, UTC; None in other windows, and in logs of an older version.
     """
 
     ordinal: int
@@ -197,6 +199,13 @@ class WindowMarker:
     broke: ChapterBreak | None = None
     tables: FolderTemplate = DEFAULT_FOLDERS
     periods: PeriodsSeen | None = None
+    begun_at: str | None = None
+
+    @property
+    def began(self) -> datetime | None:
+        """When the chapter began that this is the first marker of, if it is known."""
+        at = self.begun_at if self.broke is None else self.broke.at
+        return None if at is None else datetime.fromisoformat(at)
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -229,8 +238,9 @@ class WindowMarker:
             relation |= relation.pop("changes")
         if self.tables == DEFAULT_FOLDERS:  # as existing logs have it, and earlier versions can read it
             del fields["tables"]
-        if self.periods is None:
-            del fields["periods"]
+        for name in ("periods", "begun_at"):
+            if fields[name] is None:
+                del fields[name]
         if self.catalogue is not None and not self.catalogue.annotated:
             del fields["catalogue"]["annotated"]
         return json.dumps(fields, separators=(",", ":"), sort_keys=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from spark_jobs.change_log.chapters import chapters_of
+from spark_jobs.change_log.chapters import begun_later, chapters_of
 from spark_jobs.change_log.commit_times import first_commit_after, last_commit_time
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -62,8 +62,13 @@ def consistent_cut(pipeline: Pipeline, at: Point | None = None) -> ConsistentCut
     if isinstance(at, datetime):
         cut = cut_at_end(pipeline.lake, at)
         if cut is None:
-            after = first_commit_after(ChangeLog(pipeline.lake.change_log), at)
-            cut = cut_until(pipeline.lake, before_window=None if after is None else after.window)
+            log = ChangeLog(pipeline.lake.change_log)
+            after, chapters = first_commit_after(log, at), chapters_of(log)
+            begun = chapters.begun_after(at) if chapters is not None else None
+            if begun is not None and begun.first == 0 and begun.began is not None:
+                raise begun_later(log, begun.began, at)
+            bounds = [*([after.window] if after is not None else []), *([begun.first] if begun is not None else [])]
+            cut = cut_until(pipeline.lake, before_window=min(bounds, default=None))
     else:
         cut = cut_until(pipeline.lake, at)
     if at is not None:

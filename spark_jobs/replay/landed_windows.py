@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import groupby, takewhile
 
+from spark_jobs.change_log.chapters import begun_later
 from spark_jobs.change_log.commit_times import first_commit_after
 from spark_jobs.change_log.log import ChangeLog, no_change_log
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
@@ -86,6 +87,8 @@ class LandedWindows:
                 f" not hold all before; it ends at {self.end}",
                 hint=f"`postgres-cdc capture` first, or take the LSN {self.end}",
             )
+        if (began := self.markers[0].began) is not None and at < began:
+            raise begun_later(self.log, began, at)
         if after.window < self.identity.chapter:
             raise GapError(
                 f"{at.isoformat()} lies before the break at which the newest chapter of the change log begins"

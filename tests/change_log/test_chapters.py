@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -85,7 +85,10 @@ def test_a_log_that_never_broke(make_log: MakeLog) -> None:
 def test_windows_of_a_gap_are_lost(make_log: MakeLog) -> None:
     chapters = of(make_log((0, 50, 100), (250, 300), (400, 420, 450)))
     assert [chapter.landed for chapter in chapters.all] == [window(0, 100), window(250, 300), window(400, 450)]
-    assert chapters.present.began == datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+    noticed = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+    assert chapters.present.began == noticed
+    before = noticed - timedelta(seconds=1)
+    assert (chapters.begun_after(before), chapters.begun_after(noticed)) == (chapters.all[1], None)
     lost = [(100, 200), (90, 120), (200, 260), (300, 400), (310, 320), (390, 410), (0, 450)]
     assert [chapters.lost(window(*each)) for each in lost] == [True] * len(lost)
     kept = [(0, 50), (20, 100), (250, 300), (400, 420), (420, 480), (450, 500), (1000, 1100)]

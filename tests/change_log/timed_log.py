@@ -34,7 +34,8 @@ def log_of(folder: Path, ordinals: range) -> ChangeLog:
             }
             for lsn, seconds in COMMITS.get(ordinal, ())
         ]
-        marker = WindowMarker(ordinal, Window(Lsn(100 * ordinal), Lsn(100 * ordinal + 100)), IDENTITY)
+        at = NOON.isoformat() if ordinal == 0 else None
+        marker = WindowMarker(ordinal, Window(Lsn(100 * ordinal), Lsn(100 * ordinal + 100)), IDENTITY, begun_at=at)
         batches = [pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)] if rows else []
         assert log.land(IDENTITY, ordinal, [*batches, marker_row(marker)])
     return log

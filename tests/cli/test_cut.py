@@ -49,6 +49,8 @@ def test_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capt
     assert answer() == answer("--at", "F/0") == answer("--at", "0/12C") == second
     assert answer("--at", "0/12B") == answer("--at", (NOON + timedelta(seconds=10)).isoformat()) == first
     assert answer("--at", (NOON + timedelta(seconds=20)).isoformat()) == second
+    assert run([*call, "--at", (NOON - timedelta(seconds=1)).isoformat()]) == 1
+    assert "nothing shows what was committed by 2026-11-22T11:59:59+00:00" in capfd.readouterr().err
     assert run([*call, "--at", "0/C7"]) == 1
     assert "hold none at or before 0/C7: the oldest is at 0/C8" in capfd.readouterr().err
     (commits / commit_name(10)).rename(commits / f"{10:020}.checkpoint.parquet")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from tests.change_log.identity import IDENTITY
+from tests.change_log.timed_log import NOON, log_of
 
 
 def landed(first: int, last: int) -> LandedWindows:
@@ -89,3 +91,12 @@ def test_the_lsn_that_a_table_shows_is_its_snapshots_or_its_last_windows_end() -
     assert windows.shown_by(state(250, 1)) == 250
     assert landed(3, 5).shown_by(state(130, 2)) == 300
     assert [windows.last_until(Lsn(lsn)) for lsn in (99, 100, 199, 200, 600)] == [-1, 0, 0, 1, 5]
+
+
+def test_a_time_before_the_log_began_has_no_lsn(tmp_path: Path) -> None:
+    log = log_of(tmp_path, range(3))
+    Path(log.path).rename(tmp_path / "change_log")
+    (windows,) = LandedWindows.of_each_chapter(Lake(str(tmp_path)))
+    assert windows.lsn_of(NOON) == Lsn(120)
+    with pytest.raises(GapError, match="began at 2026-11-22T12:00:00"):
+        windows.lsn_of(NOON - timedelta(seconds=1))
