@@ -30,13 +30,14 @@ from spark_jobs.repair.region_plan import RegionPlan, TablesSeen
 from spark_jobs.run import Run
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.exporter import Exporter
+from spark_jobs.snapshot.range_read import AlteredWhileReadError
 from spark_jobs.tables.catalogue_changes import regions_changed
 from spark_jobs.tables.followed_tables import watched_tables
 
 # another process may land a window across the snapshot's LSN: then another snapshot is tried
 _ATTEMPTS = 3
 # errors after which a snapshot of the whole table helps
-_READ_WHOLE = (NeedsSnapshotError, DecodeError, UnrepresentableError)
+_READ_WHOLE = (NeedsSnapshotError, DecodeError, UnrepresentableError, AlteredWhileReadError)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,11 @@ SELECT md5(string_agg(part, ' ' ORDER BY part)) FROM (SELECT {}::oid) AS leaf(re
   FROM pg_catalog.pg_class c WHERE c.oid = relid
 ) AS known(part)
 """
+# columns are read by their names. One that was added since, with a higher number, does no harm
+_NAMES = """
+SELECT md5(coalesce(string_agg(a.attnum || ':' || a.attname, ' ' ORDER BY a.attnum), ''))
+FROM pg_catalog.pg_attribute a WHERE a.attrelid = {}::oid AND a.attnum BETWEEN 1 AND {} AND NOT a.attisdropped
+"""
 
 
 # what is applied to the rows after they were read: the changes since the one snapshot in which all were, or since that
@@ -69,7 +74,8 @@ class CtidRange:
 
     ``relid``: the leaf's OID. ``stored_bytes``: their share of heap and TOAST table. ``file``: the file with the rows
     that the snapshot shows. ``form``: the part of the catalogue that changes with everything that hides the rows from
-    an old snapshot. Both show after the read whether the rows may have been rewritten.
+    an old snapshot. Both show after the read whether the rows may have been rewritten. ``names``: those of the columns;
+    None where ``form`` shows them, too.
     """
 
     leaf: QualifiedName
@@ -79,6 +85,7 @@ class CtidRange:
     stored_bytes: int
     file: SnapshotValue
     form: SnapshotValue
+    names: SnapshotValue | None = None
 
     @property
     def bounds(self) -> sql.Composable:
@@ -105,7 +112,7 @@ def ctid_ranges(
     """
     query = """
         SELECT n.nspname::text, c.relname::text, coalesce(pg_catalog.pg_relation_size(c.oid), 0),
-          coalesce(pg_catalog.pg_table_size(c.oid), 0), c.oid::bigint
+          coalesce(pg_catalog.pg_table_size(c.oid), 0), c.oid::bigint, c.relnatts
         FROM (SELECT relid FROM pg_catalog.pg_partition_tree(%(relid)s::oid::regclass) WHERE isleaf
               UNION SELECT %(relid)s::oid::regclass) leaf(relid)
         JOIN pg_catalog.pg_class c ON c.oid = leaf.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -113,24 +120,24 @@ def ctid_ranges(
     with source_errors("the table could not be divided into ranges"):
         leaves = connection.execute(query, {"relid": relid}).fetchall()
     if least > 1:
-        total = sum(size for _, _, size, _, _ in leaves)
+        total = sum(size for _, _, size, *_ in leaves)
         range_bytes = min(range_bytes, max(_SHORT_RANGE_BYTES, total // least))
     ranges: list[CtidRange] = []
-    for nspname, relname, size, stored, leaf in leaves:
+    for nspname, relname, size, stored, leaf, columns in leaves:
         name = QualifiedName(nspname, relname)
         blocks = max(1, size // _BLOCK_BYTES)
         step = ceil(blocks / ceil((stored if with_toast else size) / range_bytes)) if size else blocks
         starts = list(range(0, blocks, step))
         ends = [*starts[1:], None]
-        file, form = (_snapshot_value(connection, query, leaf) for query in (_FILE, _FORM))
+        file, form, names = (_snapshot_value(connection, each, leaf, columns) for each in (_FILE, _FORM, _NAMES))
         share = stored // len(starts)
         bounds = zip(starts, ends, strict=True)
-        ranges += [CtidRange(name, leaf, first, last, share, file, form) for first, last in bounds]
+        ranges += [CtidRange(name, leaf, first, last, share, file, form, names) for first, last in bounds]
     return tuple(ranges)
 
 
-def _snapshot_value(connection: Connection, query: str, relid: int) -> SnapshotValue:
-    statement = sql.SQL(query).format(sql.Literal(relid)).as_string(None)
+def _snapshot_value(connection: Connection, query: str, relid: int, columns: int) -> SnapshotValue:
+    statement = sql.SQL(query).format(sql.Literal(relid), sql.Literal(columns)).as_string(None)
     with source_errors("the catalogue could not be read"):
         return SnapshotValue(statement, connection.execute(statement).fetchall()[0][0])
 
@@ -149,8 +156,8 @@ def range_query(
     The check fails when the snapshot may no longer have shown all rows. After an ALTER TABLE that rewrites the table,
     or REPACK (CONCURRENTLY), an old snapshot sees no rows; after a TRUNCATE too, but that is also sent through the
     slot. VACUUM FULL, CLUSTER and REPACK move rows, which matters when a table has several ranges. Where nothing is
-    ``applied`` afterwards, the check fails after a TRUNCATE too. Where each range is read in a snapshot of its own, it
-    fails after every change of the table's columns since it was divided, too: a column may have got another one's name.
+    ``applied`` afterwards, the check fails after a TRUNCATE too. It also fails if a column may have got another one's
+    name since the table was divided: where each range is read in a snapshot of its own, after every change of columns.
     https://www.postgresql.org/docs/current/mvcc-caveats.html
     """
     statement = rows_query(facts, columns, ctid_range.rows(row_filter))
@@ -158,7 +165,9 @@ def range_query(
     if applied == "changes_of_each":
         same = sql.SQL("{} AND {}").format(same, _unchanged(ctid_range.form))
     elif applied == "changes" and ctid_range.first == 0 and ctid_range.last is None:
-        same = sql.SQL("{} OR {}").format(same, _unchanged(ctid_range.form))
+        same = sql.SQL("({} OR {})").format(same, _unchanged(ctid_range.form))
+    if applied != "changes_of_each" and ctid_range.names is not None:
+        same = sql.SQL("{} AND {}").format(same, _unchanged(ctid_range.names))
     check = sql.SQL("SELECT 1 / ({})::int").format(same)
     label = f"{ctid_range.relid}/{ctid_range.first}"
     return RangeQuery(str(ctid_range.leaf), statement, check.as_string(None), label, ctid_range.stored_bytes)

@@ -59,17 +59,30 @@ def range_transaction(connect: BulkConnect, snapshot_name: str | None, query: Ra
     https://www.postgresql.org/docs/current/sql-set-transaction.html
     """
     with connect() as connection:
+        _require_same(connection, query)  # values of another column might not even be readable as this one's
         run(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         if snapshot_name is not None:
             _set_snapshot(connection, snapshot_name)
         yield connection
         run(connection, "COMMIT")
-        try:
-            run(connection, query.check)  # after COMMIT, so it reads the present catalogue
-        except SourceError as error:
-            raise SourceError(
-                f"{query.table} was rewritten by DDL while its snapshot was read", hint="run it again"
-            ) from error
+        _require_same(connection, query)
+
+
+class AlteredWhileReadError(SourceError):
+    """DDL may have hidden rows from the snapshot, or given the names of columns to others."""
+
+
+def _require_same(connection: dbapi.Connection, query: RangeQuery) -> None:
+    """Outside of the snapshot's transaction: the check is about the present catalogue."""
+    try:
+        run(connection, query.check)
+    except ConnectionLostError:
+        raise
+    except SourceError as error:
+        raise AlteredWhileReadError(
+            f"{query.table} was rewritten by DDL, or its columns were renamed, while its snapshot was read",
+            hint="run it again",
+        ) from error
 
 
 def _set_snapshot(connection: dbapi.Connection, snapshot_name: str) -> None:

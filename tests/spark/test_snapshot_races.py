@@ -14,11 +14,12 @@ from spark_jobs.capture.capture import capture
 from spark_jobs.capture.catalogue_look import look_at_catalogue
 from spark_jobs.capture.continuity import check_identity
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.configuration import Pipeline
+from spark_jobs.configuration import MergeEngine, Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.snapshot import snapshot_work
-from spark_jobs.sync import snapshot
+from spark_jobs.snapshot import snapshot_tables, snapshot_work
+from spark_jobs.snapshot.snapshot_tables import write_snapshot
+from spark_jobs.sync import snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal, read_again, synced
@@ -116,3 +117,35 @@ def test_ddl_seen_with_a_window_that_is_landed_while_the_snapshot_is_read(
     assert after.ordinal > before.ordinal
     assert set(read_again(synced(spark, orders))) == {"orders"}
     assert_equal(spark, orders, ORDERS)
+
+
+@pytest.mark.parametrize(("engine", "b"), [("auto", "text"), ("spark", "text"), ("auto", "int")])
+def test_names_of_columns_that_are_swapped_before_the_rows_are_read(
+    spark: SparkSession,
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: MergeEngine,
+    b: str,
+) -> None:
+    """Columns are read by their names: the rows would have each one's values in the other, and be renamed later."""
+    database.execute(
+        f"CREATE TABLE orders (id int PRIMARY KEY, a text, b {b})",
+        "INSERT INTO orders SELECT g, 'a' || g, g FROM generate_series(1, 20) g",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", engine=engine)
+
+    def late(*arguments: object) -> object:
+        patched.setattr(snapshot_tables, "write_snapshot", write_snapshot)
+        database.execute(
+            "BEGIN; ALTER TABLE orders RENAME a TO c; ALTER TABLE orders RENAME b TO a;"
+            " ALTER TABLE orders RENAME c TO b; ALTER TABLE orders ADD d int; COMMIT"
+        )
+        return write_snapshot(*arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(snapshot_tables, "write_snapshot", late)
+        (error,) = sync(pipeline, lambda: spark).errors
+    assert "was rewritten by DDL, or its columns were renamed, while its snapshot was read" in str(error)
+    synced(spark, pipeline)
+    assert_equal(spark, pipeline, ORDERS)
