@@ -17,6 +17,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import lake_rows
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import synced
 
@@ -99,3 +100,27 @@ def test_an_earlier_value_that_the_new_type_does_not_hold(
     (left,) = sync(pipeline, lambda: spark).errors
     assert "in_append" in left.what
     assert verify(pipeline, lambda: spark, [back, moved]).problems == ()
+
+
+def test_earlier_bytes_become_what_postgres_prints(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    kept = {mode: QualifiedName("public", f"in_{mode}") for mode in MODES if mode != "mirror"}
+    for name in kept.values():
+        database.execute(
+            f"CREATE TABLE {name} (id int PRIMARY KEY, a bytea)",
+            f"INSERT INTO {name} VALUES (1, '\\x00ff'), (2, '\\xc3'), (3, NULL)",
+        )
+    pipeline = pipeline_of(database, tmp_path / "lake")
+    pipeline = replace(pipeline, tables=tuple(Table(name, mode) for mode, name in kept.items()))
+    synced(spark, pipeline)
+    for name in kept.values():
+        database.execute(
+            f"DELETE FROM {name} WHERE id = 1",
+            f"ALTER TABLE {name} ALTER a TYPE text USING a::text",
+            f"UPDATE {name} SET a = 'other' WHERE id = 2",
+        )
+    synced(spark, pipeline)
+    synced(spark, pipeline)
+    for name in kept.values():
+        rows = lake_rows(spark, pipeline.lake.table(name)).to_pylist()
+        assert {row["a"] for row in rows if row["id"] == 1} == {"\\x00ff"}
+    assert verify(pipeline, lambda: spark).problems == ()

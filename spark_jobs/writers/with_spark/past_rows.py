@@ -85,14 +85,18 @@ def _of_version(column: ModeColumn) -> str:
 
 def _earlier_rows(spark: SparkSession, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
     """The table's rows, in the source's current columns and those of the form."""
-    names = {column.attnum: column.name for column in table_columns(spark, path)}
-    values = (
-        f"CAST({quoted(names[column.attnum]) if column.attnum in names else 'NULL'} AS {column.lake_type.sql})"
-        f" AS {quoted(column.name)}"
-        for column in shape.columns
-    )
+    held = {column.attnum: column for column in table_columns(spark, path)}
+    values = (f"{_in_new_type(held.get(column.attnum), column)} AS {quoted(column.name)}" for column in shape.columns)
     kept = (quoted(column.name) for column in own_columns(form))
     return with_commit_columns(spark.read.format("delta").load(path), form, moment).selectExpr(*values, *kept)
+
+
+def _in_new_type(before: DeltaColumn | None, now: LakeColumn) -> str:
+    """A value of an earlier row as an expression. Bytes become the text that PostgreSQL prints of them: Spark would
+    take them for a text, which nobody can read if they are no UTF-8."""
+    if before is not None and (before.sql, now.lake_type.sql) == ("binary", "string"):
+        return f"concat('\\\\x', lower(hex({quoted(before.name)})))"
+    return f"CAST({'NULL' if before is None else quoted(before.name)} AS {now.lake_type.sql})"
 
 
 def _require_fitting(spark: SparkSession, path: str, shape: TableShape) -> None:
