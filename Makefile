@@ -58,7 +58,7 @@ kills: $(JARS_READY) $(SERVERS_READY)  ## kill KILLS=50 clients of a Spark Conne
 	@$(BIN)/python -m tests.orphan_kills --kills $(KILLS) $(ARGS)
 
 ROUNDS ?= 500
-schemas: $(JARS_READY) $(SERVERS_READY)  ## ROUNDS=500 of random tables, changes and DDL, compared after each; ARGS="--seed N"
+schemas: $(JARS_READY) $(SERVERS_READY)  ## ROUNDS=500 of random tables, changes and DDL, also during syncs, compared after each; ARGS="--seed N"
 	@$(BIN)/python -m tests.random_schemas --rounds $(ROUNDS) $(ARGS)
 
 RUNS ?= 300

@@ -23,6 +23,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--seed", type=int, default=None, help="of all that happens; by default a new one")
     parser.add_argument("--world", type=int, default=0, help="begin with this one, to see it again")
+    parser.add_argument("--racing", type=float, default=0.3, help="share of worlds that change while they are read")
     chosen = parser.parse_args(arguments)
     seed = secrets.randbelow(1 << 31) if chosen.seed is None else chosen.seed
     fill_folder(JARS)
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
         servers = [stack.enter_context(started(version)) for version in versions_here()]
         spark = spark_session(SparkOptions(master="local[2]", jars=str(JARS)))
         stack.callback(spark.stop)
-        figures = run_campaign(spark, servers, folder, chosen.rounds, seed, chosen.world)
+        figures = run_campaign(spark, servers, folder, chosen.rounds, seed, chosen.world, chosen.racing)
     sys.stdout.write(f"{figures}\n")
     return 1 if figures.differences else 0
 

@@ -1,13 +1,20 @@
-"""Worlds of random tables, followed round by round: after each sync the lake must equal the source."""
+"""Worlds of random tables, followed round by round: after each sync the lake must equal the source.
+
+In a racing world transactions go on while syncs run. What one of those reports, such as a column that has another name
+by the time it is read, the next one must make good.
+"""
 
 from __future__ import annotations
 
 import random
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -35,6 +42,10 @@ if TYPE_CHECKING:
 
 ROUNDS_OF_A_WORLD = 6
 _CAPTURES_BETWEEN = 0.15
+_SYNCS_OF_A_RACE = 2
+_TRANSACTIONS_OF_A_RACE = 30
+_PAUSE = 0.2
+_ENDED_BETWEEN = 0.5
 _HAS_NO_KEY = "keeps rows by their key"
 
 
@@ -74,7 +85,7 @@ class Figures:
 @dataclass(frozen=True)
 class _World:
     """One database with its tables, and the lake that follows it. ``further``: what the lake has of the tables in
-    another mode. ``chance`` decides all that happens in it."""
+    another mode. ``chance`` decides all that happens in it, except when: ``races`` or not."""
 
     spark: SparkSession
     database: Database
@@ -83,6 +94,7 @@ class _World:
     further: tuple[QualifiedName, ...]
     chance: random.Random
     history: History
+    races: bool
 
     def round(self, figures: Figures) -> list[str]:
         """Random transactions, a sync, and the comparison: the differences, or the error that ended it."""
@@ -100,6 +112,8 @@ class _World:
                     figures.windows += len(capture(self.pipeline).landed)
                     self.history.statements.append("-- captured")
             end_prepared(connection, self.chance, self.history)
+        if self.races:
+            self._race(figures)
         self.history.statements.append("-- synced")
         errors = self._synced(figures)
         compared = compare(self.spark, self.pipeline, self.names)
@@ -108,6 +122,35 @@ class _World:
         differences = [f"{each}" for each in compared if not each.equal]
         problems = [str(each.problem) for each in verified if each.problem is not None]
         return [*_unforeseen(errors), *problems, *differences]
+
+    def _race(self, figures: Figures) -> None:
+        with self._transactions_go_on():
+            for _ in range(_SYNCS_OF_A_RACE):
+                report = sync(self.pipeline, lambda: self.spark)
+                figures.windows += len(report.windows)
+                self.history.statements += [f"-- racing: {error}" for error in report.errors]
+
+    @contextmanager
+    def _transactions_go_on(self) -> Iterator[None]:
+        over, chance = Event(), random.Random(self.chance.random())  # noqa: S311
+
+        def transactions() -> None:
+            with _connection(self.database) as connection:
+                for _ in range(_TRANSACTIONS_OF_A_RACE):  # a table that doubles all the time would be all that is read
+                    if over.wait(chance.uniform(0, _PAUSE)):
+                        break
+                    transact(connection, chance, [str(name) for name in self.names], self.history)
+                    if chance.random() < _ENDED_BETWEEN:
+                        end_prepared(connection, chance, self.history)
+                end_prepared(connection, chance, self.history)
+
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(transactions)
+            try:
+                yield
+            finally:
+                over.set()
+            running.result()
 
     def _synced(self, figures: Figures) -> tuple[CdcError, ...]:
         """What the sync complains of, less tables that wait for their next snapshot: those are read again by hand."""
@@ -134,16 +177,24 @@ def _unforeseen(errors: Iterable[CdcError]) -> list[str]:
 
 
 def run_campaign(
-    spark: SparkSession, servers: Sequence[PostgresServer], folder: Path, rounds: int, seed: int, first_world: int = 0
+    spark: SparkSession,
+    servers: Sequence[PostgresServer],
+    folder: Path,
+    rounds: int,
+    seed: int,
+    first_world: int = 0,
+    racing: float = 0,
 ) -> Figures:
-    """So many rounds, in worlds of a few rounds each; a world with a difference ends there, and its history is kept."""
+    """So many rounds, in worlds of a few rounds each; a world with a difference ends there, and its history is kept.
+    ``racing``: the share of worlds in which transactions go on during syncs."""
     started, figures = time.monotonic(), Figures(seed)
     number = first_world
     while figures.rounds < rounds:
         chance = random.Random(f"{seed}-{number}")  # noqa: S311
         server = chance.choice(servers)
         with fresh_database(server) as database:
-            _live(_made(spark, database, folder / str(number), chance, random_options(chance, server)), figures, number)
+            options = random_options(chance, server, racing)
+            _live(_made(spark, database, folder / str(number), chance, options), figures, number)
         figures.worlds += 1
         number += 1
         sys.stderr.write(f"\r{figures.rounds} of {rounds} rounds, {len(figures.differences)} differences")
@@ -167,7 +218,7 @@ def _made(spark: SparkSession, database: Database, folder: Path, chance: random.
     history = History([f"-- server {database.server.version}, {options}, {limits}", *statements])
     assert _unforeseen(sync(pipeline, lambda: spark).errors) == []
     further = tuple(table.name for table in tables if table.shows is not None)
-    return _World(spark, database, pipeline, qualified, further, chance, history)
+    return _World(spark, database, pipeline, qualified, further, chance, history, options.races)
 
 
 def _live(world: _World, figures: Figures, number: int) -> None:
