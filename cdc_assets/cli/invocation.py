@@ -17,6 +17,7 @@ from cdc_assets.cli.json_output import error_document, json_text
 from cdc_assets.cli.old_spellings import current_spelling
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.output_choice import OutputChoice
+from cdc_assets.cli.pasted_hint import pasted_hint
 from cdc_assets.cli.terminal import Terminal
 from spark_jobs.errors import CdcError, one_line
 
@@ -81,9 +82,10 @@ def _finished(terminal: Terminal, outcome: object) -> int:
 
 
 def _failed(terminal: Terminal, error: Exception, message: Said, exit_code: int) -> int:
-    terminal.problem(*message)
+    what, hint = message[0], pasted_hint(message[1], terminal.configuration)
+    terminal.problem(what, hint)
     if terminal.choice.as_json:
-        sys.stdout.write(json_text(error_document(error, *message)) + "\n")
+        sys.stdout.write(json_text(error_document(error, what, hint)) + "\n")
         sys.stdout.flush()
     return exit_code
 
