@@ -15,7 +15,14 @@ from spark_jobs.errors import RECOVER, BreakError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.health import ServerIdentity, SlotHealth, server_identity
 from spark_jobs.postgres.replication import left_timeline_at
-from spark_jobs.postgres.slot import Slot, flushed_lsn, readable_slot, require_not_lost, require_plugin
+from spark_jobs.postgres.slot import (
+    Slot,
+    flushed_lsn,
+    readable_slot,
+    require_not_lost,
+    require_plugin,
+    require_standbys,
+)
 from spark_jobs.tables.at_source import AtSource
 
 _POINT_BACK = f"point the configuration back; where that is meant: {RECOVER}"
@@ -37,7 +44,7 @@ def slot_identity(at_source: AtSource) -> SlotIdentity:
 
 def following_slot(at_source: AtSource, landed: WindowMarker, now: SlotIdentity) -> Slot:
     """The slot, when its next window follows on ``landed``. Raises BreakError when it does not, and SlotError when the
-    slot uses another plugin."""
+    slot uses another plugin, or could not be read now."""
     check_identity(at_source.pipeline, landed, now)
     control, end = at_source.connection, landed.window.hi
     slot = readable_slot(control, now.slot)
@@ -46,6 +53,7 @@ def following_slot(at_source: AtSource, landed: WindowMarker, now: SlotIdentity)
     check_no_gap(end, end if slot is None else slot.lsn, flushed_lsn(control))  # a restored backup has no slots
     if slot is None:
         raise missing_slot(now.slot, end)
+    require_standbys(slot)
     return slot
 
 

@@ -54,7 +54,8 @@ SPARE_SLOTS = """current_setting('max_replication_slots')::int - (
 class Slot:
     """A row of ``pg_replication_slots``. A physical slot has no ``plugin``, ``database`` and ``confirmed_flush_lsn``.
     ``safe_wal_size``: bytes of WAL left before the slot is in danger, None for no limit. ``is_synced``: a standby's
-    copy of a slot of its primary."""
+    copy of a slot of its primary. ``awaits``: slots of standbys that are away and lack WAL that the server would not
+    send before they have it."""
 
     slot_name: str
     plugin: str | None
@@ -67,6 +68,7 @@ class Slot:
     safe_wal_size: int | None
     invalidation_reason: str | None
     is_synced: bool = False
+    awaits: tuple[str, ...] = ()
 
     @property
     def lsn(self) -> Lsn:
@@ -75,14 +77,21 @@ class Slot:
         return self.confirmed_flush_lsn
 
 
-# through jsonb, because columns depend on the version: synced and invalidation_reason since 17, conflicting 16
+# through jsonb, because columns depend on the version: failover, synced, invalidation_reason since 17, conflicting 16
 _SLOT = """
 SELECT plugin::text, database::text, two_phase, active_pid, confirmed_flush_lsn::text, restart_lsn::text, wal_status,
        safe_wal_size,
        coalesce(to_jsonb(s)->>'invalidation_reason',
                 CASE to_jsonb(s)->>'conflicting' WHEN 'true' THEN 'conflicting' END,
                 CASE wal_status WHEN 'lost' THEN 'wal_removed' END),
-       coalesce(to_jsonb(s)->>'synced' = 'true', false)
+       coalesce(to_jsonb(s)->>'synced' = 'true', false),
+       ARRAY(SELECT w.name
+             FROM unnest(string_to_array(
+               replace(current_setting('synchronized_standby_slots', true), ' ', ''), ',')) AS w(name)
+             LEFT JOIN pg_catalog.pg_replication_slots p ON p.slot_name = w.name
+             WHERE to_jsonb(s)->>'failover' = 'true' AND w.name ~ '^[a-z0-9_]+$' AND NOT coalesce(p.active, false)
+               AND CASE WHEN pg_is_in_recovery() THEN false
+                        ELSE coalesce(p.restart_lsn < pg_current_wal_flush_lsn(), true) END)
 FROM pg_catalog.pg_replication_slots s WHERE slot_name = %s
 """
 # the WAL writer flushes every 0.2 s by default
@@ -107,7 +116,7 @@ def find_slot(connection: Connection, slot: str) -> Slot | None:
         row = connection.execute(_SLOT, [slot]).fetchone()
     if row is None:
         return None
-    plugin, database, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, is_synced = row
+    plugin, database, two_phase, active_pid, confirmed, restart, wal_status, safe, reason, is_synced, awaits = row
     return Slot(
         slot_name=slot,
         plugin=plugin,
@@ -120,6 +129,7 @@ def find_slot(connection: Connection, slot: str) -> Slot | None:
         safe_wal_size=safe,
         invalidation_reason=reason,
         is_synced=is_synced,
+        awaits=tuple(awaits),
     )
 
 
@@ -153,6 +163,19 @@ def require_plugin(slot: Slot, plugin: str) -> None:
         raise SlotError(
             f"slot {slot.slot_name} uses the output plugin {slot.plugin}, the configuration says {plugin}",
             hint="correct source.plugin (pgoutput and test_decoding are read), or choose another name for source.slot",
+        )
+
+
+def require_standbys(slot: Slot) -> None:
+    """Raises SlotError while the server would let a read of the slot wait, without a word, for a standby that is away.
+
+    https://www.postgresql.org/docs/current/runtime-config-replication.html#GUC-SYNCHRONIZED-STANDBY-SLOTS
+    """
+    if slot.awaits:
+        raise SlotError(
+            f"slot {slot.slot_name} sends nothing before the standby of slot {', '.join(slot.awaits)} has received it,"
+            " and that standby is not connected",
+            hint="start the standby, or take its slot out of the server's setting synchronized_standby_slots",
         )
 
 
