@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 ROUNDS_OF_A_WORLD = 6
 _CAPTURES_BETWEEN = 0.15
 _SYNCS_OF_A_RACE = 2
-_TRANSACTIONS_OF_A_RACE = 30
-_PAUSE = 0.2
+_TRANSACTIONS_OF_A_RACE = 6
+_PAUSE = 0.6
 _ENDED_BETWEEN = 0.5
 _HAS_NO_KEY = "keeps rows by their key"
 
@@ -136,7 +136,7 @@ class _World:
 
         def transactions() -> None:
             with _connection(self.database) as connection:
-                for _ in range(_TRANSACTIONS_OF_A_RACE):  # a table that doubles all the time would be all that is read
+                for _ in range(_TRANSACTIONS_OF_A_RACE):  # without end, tables that double would be all that is read
                     if over.wait(chance.uniform(0, _PAUSE)):
                         break
                     transact(connection, chance, [str(name) for name in self.names], self.history)
