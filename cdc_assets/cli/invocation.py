@@ -82,10 +82,11 @@ def _finished(terminal: Terminal, outcome: object) -> int:
 
 
 def _failed(terminal: Terminal, error: Exception, message: Said, exit_code: int) -> int:
-    what, hint = message[0], pasted_hint(message[1], terminal.configuration)
-    terminal.problem(what, hint)
+    terminal.problem(*message)
     if terminal.choice.as_json:
-        sys.stdout.write(json_text(error_document(error, what, hint)) + "\n")
+        what, hint = message
+        pasted = pasted_hint(hint, terminal.configuration)
+        sys.stdout.write(json_text(error_document(error, what, pasted)) + "\n")
         sys.stdout.flush()
     return exit_code
 

@@ -189,15 +189,17 @@ def look_at_catalogue(at_source: AtSource, checkpoint: WindowMarker) -> Catalogu
     )
     described = tuple(facts[suspect.fingerprint.relid] for suspect in suspects if suspect.differs.columns)
     look = CatalogueLook(word, horizon, landed, words, tuple(now.values()), suspects, described, behind, before)
-    look.note_reasons(_partitions_for_a_time(before, now.values()), shown=False)
+    look.note_reasons(_partitions_for_a_time(before, suspects, now.values()), shown=False)
     return look
 
 
-def _partitions_for_a_time(before: Iterable[Fingerprint], now: Collection[Fingerprint]) -> Iterator[tuple[int, str]]:
+def _partitions_for_a_time(
+    before: Iterable[Fingerprint], suspects: Iterable[_Suspect], now: Collection[Fingerprint]
+) -> Iterator[tuple[int, str]]:
     """Relids of partitioned tables, each with why rows may be gone: a followed table with the same columns was a
     partition for a time, and nothing says of which."""
     known = {fingerprint.relid: fingerprint for fingerprint in before}
-    for guest in now:
+    for guest in (suspect.fingerprint for suspect in suspects):
         if guest.relid in known and was_partition(known[guest.relid], guest):
             names = {column.attname for column in guest.columns}
             for table in now:

@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_jobs.capture.message_batch import COUNTED, MessageBatch
+from spark_jobs.capture.message_batch import COUNTED, Flags, MessageBatch
 from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Window
 
 Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _POSTGRES_EPOCH = 946_684_800_000_000  # 2000-01-01 in microseconds since 1970
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.capture.message_batch import CHANGES, CONTROL, KNOWN, ROW_CHANGES, MessageBatch, of_kinds
-from spark_jobs.capture.pgoutput.transaction_places import Flags, Places, TransactionPlaces
+from spark_jobs.capture.message_batch import CHANGES, CONTROL, KNOWN, ROW_CHANGES, Flags, MessageBatch, of_kinds
+from spark_jobs.capture.pgoutput.transaction_places import Places, TransactionPlaces
 from spark_jobs.capture.pgoutput.unknown_messages import UnknownMessages
 from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.change_log.relation_versions import RelationSeen, relation_names, versions_in_force
@@ -95,8 +95,9 @@ class WindowRows:
         rows = np.repeat(np.arange(batch.count), repeats)
         relid, no_relid = batch.exploded_relids(rows, repeats, relid)
         kind = batch.kind[rows]
-        self._count(batch, kind, relid, batch.length[rows])
-        self._see_unknown(batch, places, unknown, rows, relid, was_open)
+        changes = of_kinds(kind, CHANGES)
+        self._count(batch, kind[changes], relid[changes], batch.length[rows[changes]])
+        self._see_unknown(batch, places, unknown, rows[changes], relid[changes], was_open)
         columns = [
             pa.array(np.full(len(rows), self.ordinal)),
             pa.array(commit_lsn[rows]),
@@ -172,8 +173,8 @@ class WindowRows:
     def _see_unknown(
         self, batch: MessageBatch, places: Places, unknown: Flags, rows: Ints, relid: Ints, was_open: bool
     ) -> None:
-        """Note the messages of unknown type. Python runs once per transaction that has one, and for those that were
-        open before this batch or still are after it."""
+        """Note the messages of unknown type; ``rows`` and ``relid`` are of the changes. Python runs once per
+        transaction that has such a message, and for those that were open before this batch or still are after it."""
         for at in np.flatnonzero(unknown & places.loose):
             lsn = max(int(places.commit_lsns[places.transaction[at]]), int(self.window.lo))
             self._unknown.outside(chr(batch.kind[at]), lsn)
@@ -186,7 +187,7 @@ class WindowRows:
             room = batch.length[mine] > 4
             relids = np.zeros(len(mine), np.int64)
             relids[room] = batch.uint32(mine[room], 1)
-            changed = relid[of_kinds(batch.kind[rows], CHANGES) & (places.transaction[rows] == transaction)]
+            changed = relid[places.transaction[rows] == transaction]
             self._unknown.in_transaction(batch.kind[mine].astype(np.int64), relids, places.ordinal[mine], changed)
             if transaction != last or self._places.open is None:
                 self._unknown.end(int(places.commit_lsns[transaction]), set(self._versions))
@@ -195,11 +196,10 @@ class WindowRows:
         self.messages += batch.count
         self.logical_messages += len(batch.where(b"M"))
         self.bytes += int(batch.length.sum())
-        changes = of_kinds(kind, CHANGES)
-        counted = pc.value_counts(pa.array(relid[changes] << 8 | kind[changes]))
+        counted = pc.value_counts(pa.array(relid << 8 | kind))
         self._counts.update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
-        relids, place = np.unique(relid[changes], return_inverse=True)
-        sizes = np.bincount(place, weights=length[changes]).astype(np.int64)
+        relids, place = np.unique(relid, return_inverse=True)
+        sizes = np.bincount(place, weights=length).astype(np.int64)
         self._sizes.update(dict(zip(relids.tolist(), sizes.tolist(), strict=True)))
 
     def _error(self, lsn: int, what: str) -> DecodeError:
