@@ -26,8 +26,8 @@ def change_without_event(markers: Sequence[WindowMarker], state: TableState) -> 
 
     At a new chapter of the log, changes of any table may be missing, and LSNs before and after it cannot be compared.
     The look of any of these windows may be later than the snapshot, even if the window ends before it. If the snapshot
-    shows what the look found, both have the same fingerprint. Otherwise the look may also be the earlier of the two:
-    then the table is read again once without need.
+    shows what the look found, see ``_shows``. Otherwise the look may also be the earlier of the two: then the table is
+    read again once without need.
     """
     for marker in markers:
         if marker.broke is not None:
@@ -63,7 +63,14 @@ def column_changes_of(markers: Sequence[WindowMarker], state: TableState) -> tup
 def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged]:
     """The changes of the table that the window's look found, unless its snapshot shows them already."""
     every = _changed(marker, state.relation, state.relid)
-    return (changed for changed in every if changed.word != state.generation.word)
+    return (changed for changed in every if not _shows(state, changed, marker))
+
+
+def _shows(state: TableState, changed: TableChanged, marker: WindowMarker) -> bool:
+    """Whether the table's snapshot was taken after this change: then both have the same fingerprint. But so has what
+    was before a partition was attached and detached, and a look finds only what happened since the window began."""
+    snapshot = state.generation
+    return bool(changed.word) and changed.word == snapshot.word and snapshot.snapshot_lsn > marker.window.lo
 
 
 def changed_without_event(name: QualifiedName, reasons: Sequence[str], occasion: str) -> SchemaChangeError:
