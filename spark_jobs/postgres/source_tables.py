@@ -13,7 +13,7 @@ from spark_jobs.schema.table_faults import foreign_fault, no_columns_fault, unlo
 
 _TABLES = f"""
 WITH RECURSIVE wanted AS (
-  SELECT c.oid, c.relname, c.relkind, c.relowner, n.nspname, n.oid AS relnamespace
+  SELECT c.oid, c.relname, c.relkind, c.relowner, c.relispartition, n.nspname, n.oid AS relnamespace
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE c.relkind IN ('r', 'p')
     AND (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[]::name[], %s::text[]::name[]))
@@ -27,7 +27,10 @@ SELECT w.nspname::text, w.relname::text, w.oid::bigint, whole.unlogged, whole.fo
     SELECT FROM pg_catalog.pg_attribute a
     WHERE a.attrelid = w.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''),
   w.relkind = 'p', has_schema_privilege(w.relnamespace, 'USAGE'), whole.may_select, pg_has_role(w.relowner, 'USAGE'),
-  row_security_active(w.oid)
+  row_security_active(w.oid), CASE WHEN w.relispartition THEN ARRAY(
+    SELECT ARRAY[n.nspname::text, c.relname::text] FROM pg_catalog.pg_partition_ancestors(w.oid) above(relid)
+    JOIN pg_catalog.pg_class c ON c.oid = above.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid <> w.oid) END
 FROM wanted w JOIN whole ON whole.root = w.oid
 """  # noqa: S608  # a constant
 
@@ -37,7 +40,7 @@ class SourceTable:
     """``unlogged``: the name of the table itself or of a partition, if one is unlogged or temporary;
     ``foreign_partition``: that of a partition that is a foreign table; otherwise None. ``has_columns``: it has any that
     are not generated. ``may_select``: from its partitions too, which snapshots read one by one. ``row_security``:
-    policies may hide rows from the role."""
+    policies may hide rows from the role. ``above``: the tables that it is a partition of."""
 
     name: QualifiedName
     relid: int
@@ -49,6 +52,7 @@ class SourceTable:
     may_select: bool
     owns: bool
     row_security: bool
+    above: tuple[QualifiedName, ...]
 
     @property
     def fault(self) -> PreconditionError | None:
@@ -64,7 +68,10 @@ def source_tables(connection: Connection, names: Sequence[QualifiedName]) -> dic
     """Those of ``names`` that exist, in this order. Faster than reading their facts. Raises SourceError."""
     with source_errors("the catalogue could not be read"):
         rows = connection.execute(_TABLES, [[n.nspname for n in names], [n.relname for n in names]]).fetchall()
-    tables = {QualifiedName(nspname, relname): (relid, *rest) for nspname, relname, relid, *rest in rows}
+    tables = {
+        QualifiedName(nspname, relname): (relid, *rest, tuple(QualifiedName(*each) for each in above or ()))
+        for nspname, relname, relid, *rest, above in rows
+    }
     return {name: SourceTable(name, *tables[name]) for name in names if name in tables}
 
 

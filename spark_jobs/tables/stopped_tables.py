@@ -101,7 +101,12 @@ class TablesAtSource:
             return
         if fault := self.existing[name].fault:
             yield fault
-        if publication is not None and not self.is_altered and (error := why_not_sent(publication, name)):
+        if root := self._sent_as(self.existing[name]):
+            yield PreconditionError(
+                f"{name} is a partition of {root}, which has its rows, and under whose name its changes are sent",
+                hint=f"remove {name} from tables: in the configuration, or detach it",
+            )
+        elif publication is not None and not self.is_altered and (error := why_not_sent(publication, name)):
             yield error
         if self._may_not_join(name):
             quoted = str(name).replace("'", "''")
@@ -114,6 +119,17 @@ class TablesAtSource:
             yield sent.error
         if table.name in self.facts:
             yield from self._faults_of_columns(table, sent)
+
+    def _sent_as(self, table: SourceTable) -> QualifiedName | None:
+        """The table above this one under whose name our publication, or the user's, sends its changes."""
+        publication = self.at_source.publication
+        if not self.pipeline.source.has_publications:
+            return None  # changes name the partition itself
+        if self.is_altered:
+            return next((each for each in table.above if each in self.existing), None)
+        if publication is None or publication.publishes(table.name):
+            return None
+        return next(filter(publication.publishes, table.above), None)
 
     def _may_not_join(self, name: QualifiedName) -> bool:
         """One such table would hold up all that a pattern matches. One that is named by itself stops the statement."""
