@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,6 +94,13 @@ class CatalogueLook:
             for part in fingerprint.parts
             if part.relid not in known.get(fingerprint.relid, {part.relid})
         )
+
+    def note_gone(self, announced: Collection[int]) -> None:
+        """Note the tables that may have had a followed one as a partition which is gone, or has another name: of these
+        ``announced`` by the window, which DDL may have been, the catalogue keeps no trace."""
+        shown = {part.relid for fingerprint in self.fingerprints for part in fingerprint.parts}
+        gone = [each for each in self.before if each.relid in announced and each.relid not in shown]
+        self.note_reasons(_may_have_held(gone, self.before, self.fingerprints), shown=False)
 
     def note_reasons(self, reasons: Iterable[tuple[int, str]], *, shown: bool = True) -> None:
         """Note why rows of these tables, by relid, may differ by what the window holds. ``shown``: so that the
@@ -189,23 +198,33 @@ def look_at_catalogue(at_source: AtSource, checkpoint: WindowMarker) -> Catalogu
     )
     described = tuple(facts[suspect.fingerprint.relid] for suspect in suspects if suspect.differs.columns)
     look = CatalogueLook(word, horizon, landed, words, tuple(now.values()), suspects, described, behind, before)
-    look.note_reasons(_partitions_for_a_time(before, suspects, now.values()), shown=False)
+    known = {fingerprint.relid: fingerprint for fingerprint in before}
+    pairs = ((known.get(suspect.fingerprint.relid), suspect.fingerprint) for suspect in suspects)
+    guests = [each for earlier, each in pairs if earlier is not None and was_partition(earlier, each)]
+    if guests:
+        everything = relation_facts(control, relids=look.relids, keys=watched.keys, masks=watched.masks)
+        look.note_reasons(_may_have_held(guests, before, now.values(), everything), shown=False)
     return look
 
 
-def _partitions_for_a_time(
-    before: Iterable[Fingerprint], suspects: Iterable[_Suspect], now: Collection[Fingerprint]
+def _may_have_held(
+    guests: Iterable[Fingerprint],
+    before: Iterable[Fingerprint],
+    now: Collection[Fingerprint],
+    facts: Iterable[RelationFacts] = (),
 ) -> Iterator[tuple[int, str]]:
-    """Relids of partitioned tables, each with why rows may be gone: a followed table with the same columns was a
-    partition for a time, and nothing says of which."""
-    known = {fingerprint.relid: fingerprint for fingerprint in before}
-    for guest in (suspect.fingerprint for suspect in suspects):
-        if guest.relid in known and was_partition(known[guest.relid], guest):
-            names = {column.attname for column in guest.columns}
-            for table in now:
-                is_partitioned = any(part.partition_key is not None for part in table.parts)
-                if is_partitioned and names == {column.attname for column in table.columns}:
-                    yield table.relid, f"{guest.name} was a partition for a time"
+    """Relids of partitioned tables, each with why rows may be gone: a followed table was a partition for a time, and
+    nothing says of which. Both had the same columns at one of the looks, or have by the ``facts``, which include those
+    that are not sent."""
+    columns: dict[int, set[frozenset[str]]] = defaultdict(set)
+    for seen in (*before, *now):
+        columns[seen.relid].add(frozenset(column.attname for column in seen.columns))
+    for known in facts:
+        columns[known.relid].add(frozenset(column.attname for column in known.columns))
+    partitioned = [table for table in now if any(part.partition_key is not None for part in table.parts)]
+    for guest, table in product(guests, partitioned):
+        if columns[guest.relid] & columns[table.relid]:
+            yield table.relid, f"{guest.name} may have been a partition for a time"
 
 
 def _facts_of_changed(

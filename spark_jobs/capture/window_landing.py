@@ -74,6 +74,7 @@ class WindowLanding:
         changed = {counts.relid for counts in self.reader.relation_counts()}
         known = {*self.changed, *self.look.parts_before}
         self.look.note_reasons(partitions_for_a_time(control, announced, changed, known), shown=False)
+        self.look.note_gone([relation.relid for relation in announced])
         return facts_rows(self.ordinal, self.reader.relations, masked_alike(facts, self.tables))
 
     def marker(self) -> WindowMarker:

@@ -73,8 +73,8 @@ WITH RECURSIVE asked AS (
         WHERE k.conrelid = c.oid AND k.contype = 'p'
           AND (c.relreplident = 'f' OR c.relkind = 'p' OR %(by_name)s AND c.relreplident = 'd')),
       {declared_index}
-    ) || CASE WHEN t.parent = 0 AND c.relkind <> 'p' THEN '[]' ELSE jsonb_build_array(
-      CASE WHEN t.parent <> 0 AND NOT t.leaving THEN pg_catalog.pg_get_expr(c.relpartbound, 0) END,
+    ) || CASE WHEN t.parent = 0 AND c.relkind <> 'p' AND NOT c.relispartition THEN '[]' ELSE jsonb_build_array(
+      CASE WHEN NOT t.leaving THEN pg_catalog.pg_get_expr(c.relpartbound, 0) END,
       {partition_key}
     ) END ORDER BY c.oid) AS parts
   FROM placed t JOIN pg_catalog.pg_class c ON c.oid = t.member JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -102,10 +102,10 @@ WITH RECURSIVE asked AS (
     string_agg(oid || ':' || xmin::text || ':' || entry, ' ' ORDER BY oid, entry)
       || CASE WHEN bool_or(itself) THEN '' ELSE min(through) END AS entries
   FROM (
-    SELECT DISTINCT line.relid, m.pubid AS oid, (SELECT pub.xmin FROM pub WHERE pub.oid = m.pubid), m.entry,
-      m.by_name AND m.relid = line.relid AS by_name, m.relid = line.relid AS itself, line.through
+    SELECT line.relid, m.pubid AS oid, (SELECT pub.xmin FROM pub WHERE pub.oid = m.pubid), m.entry,
+      bool_or(m.by_name AND m.relid = line.relid) AS by_name, bool_or(m.relid = line.relid) AS itself, line.through
     FROM (SELECT relid, unnest(line) AS member, {through} AS through FROM wanted) AS line
-    JOIN member m ON m.relid = line.member
+    JOIN member m ON m.relid = line.member GROUP BY line.relid, m.pubid, m.entry, line.through
   ) AS m GROUP BY relid
 ), typed AS (
   SELECT u.relid, jsonb_agg(jsonb_build_array(t.oid::bigint, t.typname,

@@ -48,8 +48,8 @@ class FingerprintPart:
     ``primary_key``: the OID of that constraint, which a REINDEX does not change; None if there is none, or if rows
     have another replica identity, without which the source refuses to update and delete what is published.
     ``declared_key``: the OID of the unique constraint or index behind the key that the configuration declares.
-    ``bound``: as PostgreSQL prints it; None for a partition that is being detached. ``partition_key``: set if it is
-    partitioned itself.
+    ``bound``: as PostgreSQL prints it; None for a partition that is being detached, and in older logs for the table
+    itself if that is a partition. ``partition_key``: set if it is partitioned itself.
     """
 
     relid: int

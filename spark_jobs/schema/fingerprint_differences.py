@@ -210,12 +210,14 @@ def _no_longer_generated(before: Fingerprint, after: Fingerprint) -> list[str]:
 
 
 def was_partition(before: Fingerprint, after: Fingerprint) -> bool:
-    """Whether the table was a partition for a time: to detach one writes its row in ``pg_class`` and those of all its
-    columns, as to attach one does. Its changes were sent under the name of the other table."""
+    """Whether a table that is no partition, and was none, may have been one for a time: DETACH writes its row in
+    ``pg_class`` and those of all its columns, as ATTACH does. Its changes were sent under the name of the other table.
+    (A table with one column has such rows after ALTER COLUMN and GRANT, too.)"""
     then, now = _altered(before), _altered(after)
-    changed = {part.relid: part.changed for part in after.parts}.get(after.relid)
-    numbers = [column.attnum for column in after.columns]
-    return bool(numbers) and all(then.get(number, changed) != changed == now.get(number) for number in numbers)
+    own = [next(part for part in each.parts if part.relid == each.relid) for each in (before, after)]
+    is_one = any(part.bound is not None for part in own)
+    is_written = own[0].changed != own[1].changed and all(now.get(number) != xmin for number, xmin in then.items())
+    return bool(then) and is_written and not is_one
 
 
 def _altered(of: Fingerprint) -> dict[int, int]:

@@ -3,12 +3,15 @@ that was a leaf for a moment only: its rows went without a word."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_jobs.capture.capture import capture
+from spark_jobs.configuration import ColumnSelection, Table
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import prepare, sync
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
@@ -18,6 +21,8 @@ from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
+
+ROOT, OTHER = QualifiedName("public", "root"), QualifiedName("public", "other")
 
 MOVE = "UPDATE root SET id = id + 100 WHERE id = 2"
 BACK = "ALTER TABLE leaf REPLICA IDENTITY DEFAULT"
@@ -98,17 +103,82 @@ def test_a_leaf_for_a_moment(database: Database, tmp_path: Path, what: str, sour
     assert sync(pipeline, no_spark).snapshots == ()
 
 
-@pytest.mark.parametrize("own", ["UPDATE more SET v = v || 'own'", "SELECT"], ids=["written", "idle"])
-def test_a_followed_table_that_was_a_leaf_for_a_moment(every_database: Database, tmp_path: Path, own: str) -> None:
+IS_WRITTEN = "UPDATE more SET v = v || 'own'"
+
+
+@pytest.mark.parametrize(
+    ("own", "since"),
+    [
+        (IS_WRITTEN, IS_WRITTEN),
+        ("SELECT", "SELECT"),
+        ("SELECT", "GRANT SELECT ON more TO PUBLIC"),
+        ("SELECT", "TRUNCATE more"),
+        ("SELECT", "ALTER TABLE more ALTER v SET DEFAULT 'x'"),
+        ("SELECT", "ALTER TABLE more ADD added int"),
+        ("SELECT", "ALTER TABLE root ADD added int"),
+        ("SELECT", "DROP TABLE more"),
+        (IS_WRITTEN, "ALTER TABLE more RENAME TO another"),
+    ],
+    ids=["written", "idle", "granted", "truncated", "default", "added", "added above", "dropped", "renamed"],
+)
+def test_a_followed_table_that_was_a_leaf_for_a_moment(
+    every_database: Database, tmp_path: Path, own: str, since: str
+) -> None:
     """What it was sent as a leaf, the lake has in the other table."""
     every_database.execute(*MADE, "CREATE TABLE more (LIKE root INCLUDING ALL)", "INSERT INTO more VALUES (1502, 'm')")
     pipeline = pipeline_of(every_database, tmp_path / "lake", "public.root", "public.more")
     synced_without_spark(pipeline)
-    every_database.execute(own, ATTACH, WRITE.replace("(3", "(10"), "DELETE FROM more WHERE id = 1502", DETACH, own)
+    every_database.execute(own, ATTACH, WRITE.replace("(3", "(10"), "DELETE FROM more WHERE id = 1502", DETACH, since)
+    followed = {"public.root"} if "DROP" in since or "RENAME" in since else {"public.root", "public.more"}
+    assert {str(table.name) for table in sync(pipeline, no_spark).snapshots if table.error is None} == followed
+    assert verify(pipeline, no_spark, names=[QualifiedName.parse(name) for name in followed]).problems == ()
+
+
+def test_a_leaf_with_another_column_list_for_a_moment(database: Database, tmp_path: Path) -> None:
+    database.execute(*MADE, "CREATE TABLE more (LIKE root INCLUDING ALL)")
+    listed = Table(QualifiedName("public", "more"), columns=ColumnSelection(exclude=("v",)))
+    pipeline = replace(pipeline_of(database, tmp_path / "lake"), tables=(Table(ROOT), listed))
+    synced_without_spark(pipeline)
+    database.execute(ATTACH, WRITE.replace("(3", "(10"), DETACH)
     assert {str(table.name) for table in sync(pipeline, no_spark).snapshots} == {"public.root", "public.more"}
     assert verify(pipeline, no_spark).problems == ()
-    every_database.execute("ALTER TABLE more ALTER v SET DEFAULT 'x'", "INSERT INTO more (id) VALUES (1)")
-    assert sync(pipeline, no_spark).snapshots == ()
+
+
+@pytest.mark.parametrize("published", ["alone", "as leaves", "with all tables"])
+def test_a_leaf_that_is_sent_under_its_own_name_all_the_time(
+    database: Database, tmp_path: Path, published: str
+) -> None:
+    """To attach or to detach it loses nothing."""
+    database.execute(*MADE, "CREATE TABLE more (LIKE root INCLUDING ALL)", "INSERT INTO more VALUES (1502, 'm')")
+    if published != "alone":
+        what = "TABLE more, leaf" if published == "as leaves" else "ALL TABLES"
+        database.execute(f'CREATE PUBLICATION "{database.name}" FOR {what}')
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.more")
+    synced_without_spark(pipeline)
+    for ddl in (ATTACH, DETACH):
+        database.execute(IS_WRITTEN, ddl, IS_WRITTEN)
+        assert sync(pipeline, no_spark).snapshots == ()
+        assert verify(pipeline, no_spark).problems == ()
+
+
+def test_a_followed_table_that_is_a_leaf_now(database: Database, tmp_path: Path) -> None:
+    """Only what it holds is read again. It stops alone, until it is detached."""
+    database.execute(*MADE, "CREATE TABLE more (LIKE root INCLUDING ALL)", "INSERT INTO more VALUES (1502, 'm')")
+    database.execute("CREATE TABLE other (LIKE root INCLUDING ALL)", "INSERT INTO other VALUES (1, 'o')")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.root", "public.more", "public.other")
+    synced_without_spark(pipeline)
+    database.execute(ATTACH)
+    report = sync(pipeline, no_spark)
+    assert report.snapshots == ()
+    assert [table.partitions.rows for table in report.tables if table.partitions] == [1]
+    (error,) = report.errors
+    assert "public.more is a partition of public.root" in error.what
+    database.execute(WRITE.replace("(3", "(10"), "UPDATE other SET v = 'others are not stopped'")
+    assert [again.what for again in sync(pipeline, no_spark).errors] == [error.what]
+    assert verify(pipeline, no_spark, names=[ROOT, OTHER]).problems == ()
+    database.execute(DETACH, "INSERT INTO more VALUES (1503, 'again')")
+    assert {str(table.name) for table in synced_without_spark(pipeline).snapshots} == {"public.more"}
+    assert verify(pipeline, no_spark).problems == ()
 
 
 @pytest.mark.parametrize("name", ["more", '"Select ""it"""'])
@@ -143,6 +213,27 @@ def test_a_new_leaf_that_was_truncated_on_its_own(
     assert report.snapshots == ()
     assert [table.partitions.rows for table in report.tables if table.partitions] == [rows]
     assert verify(pipeline, no_spark).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("comes", "goes"),
+    [
+        (("CREATE TABLE more (LIKE root INCLUDING ALL)", "INSERT INTO more VALUES (1502, 'm')", ATTACH), DETACH),
+        ((MORE, WRITE.replace("(3", "(10")), DROP),
+    ],
+    ids=["attached", "created"],
+)
+def test_a_leaf_between_two_looks_that_are_alike(
+    every_database: Database, tmp_path: Path, comes: tuple[str, ...], goes: str
+) -> None:
+    """The catalogue looks as it did at the snapshot, and the rows have been read since."""
+    every_database.execute(*MADE)
+    pipeline = pipeline_of(every_database, tmp_path / "lake", "public.root")
+    synced_without_spark(pipeline)
+    for ddl in (comes, (goes,)):
+        every_database.execute(*ddl)
+        assert synced_without_spark(pipeline).snapshots == ()
+        assert verify(pipeline, no_spark).problems == ()
 
 
 def test_a_leaf_that_a_look_has_shown_is_read_alone(database: Database, tmp_path: Path) -> None:

@@ -7,10 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, WindowLimits
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.fingerprints import Watched, fingerprints
+from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.sync import prepare
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
@@ -571,3 +575,16 @@ def test_with_test_decoding_a_name_or_key_that_was_another_for_a_time_is_seen(
         "plain": "the replica identity of public.plain was another for a time",
         "narrow": "the primary key of public.narrow was dropped for a time",
     }
+
+
+def test_a_leaf_is_published_once_by_a_publication_of_all_tables(database: Database) -> None:
+    """Earlier logs say so of it, too, though the tables above it are published by the same entry."""
+    database.execute(
+        "CREATE TABLE root (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE leaf PARTITION OF root DEFAULT",
+        f'CREATE PUBLICATION "{database.name}" FOR ALL TABLES',
+    )
+    leaf = QualifiedName("public", "leaf")
+    with connected(SecretStr(database.dsn)) as connection:
+        found = fingerprints(connection, Watched((leaf,), (database.name,), {}))
+    assert len(found[leaf].entries.split()) == 1
