@@ -29,7 +29,7 @@ from benchmarks.idle_tables import measure_idle_tables
 from benchmarks.inserts import INSERTED, measure_inserts
 from benchmarks.large_table import measure_large_table
 from benchmarks.large_transactions import measure_large_transactions, transactions
-from benchmarks.measurement import Measurement, peak_memory, temporary_folder
+from benchmarks.measurement import Measurement, temporary_folder
 from benchmarks.reading_changes import READ, measure_changes_read
 from benchmarks.replaying import measure_replay
 from benchmarks.snapshots import measure_snapshots
@@ -134,7 +134,7 @@ def _age(bench: _Bench) -> Iterator[Measurement]:
 
 
 def _snapshots(bench: _Bench) -> Iterator[Measurement]:
-    yield from measure_snapshots(bench.server, bench.pipeline, bench.spark, bench.size)
+    yield from measure_snapshots(bench.server, partial(bench.configuration, engine="auto"), bench.spark, bench.size)
 
 
 def _mixed(bench: _Bench) -> Iterator[Measurement]:
@@ -157,12 +157,9 @@ def _inserts(bench: _Bench) -> Iterator[Measurement]:
 
 
 def _large_table(bench: _Bench) -> Iterator[Measurement]:
-    for pipeline in map(load_pipeline, _by_each_engine(bench, "large_table")):
-        with peak_memory() as peak:
-            yield from measure_large_table(bench.server, pipeline, bench.spark, bench.size)
-        yield Measurement(
-            f"peak memory of driver, large table, {pipeline.merge_engine}", mebibytes=peak.driver / (1 << 20)
-        )
+    for configuration in _by_each_engine(bench, "large_table"):
+        pipeline = load_pipeline(configuration)
+        yield from measure_large_table(bench.server, pipeline, bench.spark, bench.size, configuration)
 
 
 def _drain(bench: _Bench) -> Iterator[Measurement]:

@@ -56,16 +56,16 @@ def measure_following(
 
 
 def measure_alone(
-    server: PostgresServer, configuration: Path, size: Size, engine: MergeEngine
+    server: PostgresServer, configuration: Path, size: Size, engine: MergeEngine, table: QualifiedName = MIXED
 ) -> Iterator[Measurement]:
     """The same changes once more, by ``postgres-cdc sync`` in a process of its own: its memory is the product's. This
     process also has what it compared with the source."""
-    make_changes(server, size)
+    make_changes(server, size, table)
     seconds, peak = sync_alone(configuration)
     if engine == "auto" and peak.jvm:
         raise AssertionError("Spark was started")
     for process, peak_bytes in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
-        what = f"sync as a process, {engine}: peak memory of {process}"
+        what = f"sync of {table.relname} as a process, {engine}: peak memory of {process}"
         yield Measurement(what, seconds, size.changes, mebibytes=peak_bytes / (1 << 20))
 
 

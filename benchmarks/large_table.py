@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.end_to_end import measure_end_to_end
+from benchmarks.following import measure_alone
 from benchmarks.measurement import Measurement
 from benchmarks.workload import Size, make_changes, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
@@ -21,9 +23,9 @@ _TIMES = 10  # the rows of the mixed table
 
 
 def measure_large_table(
-    server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size
+    server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size, configuration: Path
 ) -> Iterator[Measurement]:
-    """``pipeline`` follows one table, which is made now."""
+    """``pipeline``, that of ``configuration``, follows one table, which is made now."""
     assert pipeline.tables is not None
     table, engine = pipeline.tables[0].name, pipeline.merge_engine
     make_table(server, table, _TIMES * size.rows)
@@ -33,6 +35,8 @@ def measure_large_table(
         make_changes(server, size, table)
         what = f"changes into {_TIMES * size.rows:,} rows, {engine}, {times}"
         yield from measure_end_to_end(server, pipeline, spark, table, size, what, check=_verify)
+    yield from measure_alone(server, configuration, size, engine, table)
+    _verify(spark, pipeline, table)
 
 
 def _verify(spark: SparkSession, pipeline: Pipeline, table: QualifiedName) -> None:

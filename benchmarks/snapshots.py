@@ -4,14 +4,15 @@ must not grow."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.measurement import Measurement, median_of, peak_memory, timed
+from benchmarks.measurement import Measurement, median_of, timed
+from benchmarks.sync_process import sync_alone
 from benchmarks.workload import Size, copy_out, make_table
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
-from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import prepare, snapshot
@@ -27,25 +28,27 @@ _MIB = 1 << 20
 
 def measure_snapshots(
     server: PostgresServer,
-    pipeline_of: Callable[[str, tuple[QualifiedName, ...]], Pipeline],
+    configuration_of: Callable[[str, tuple[QualifiedName, ...]], Path],
     spark: SparkSession,
     size: Size,
 ) -> Iterator[Measurement]:
-    """Without Spark. Each ends in a comparison by hashes, which needs no memory for the rows."""
+    """Without Spark: the speed in this process, then the memory of a ``sync`` in a process of its own. Each ends in a
+    comparison by hashes, which needs no memory for the rows."""
     for rows in (size.rows, 10 * size.rows, 20 * size.rows):
         table = QualifiedName("public", f"snapshot_{rows}")
         make_table(server, table, rows)
-        pipeline = replace(pipeline_of(table.relname, (table,)), merge_engine="auto")
+        pipeline = load_pipeline(configuration_of(table.relname, (table,)))
         prepare(pipeline)
         limit = median_of(_REPEATS, partial(copy_out, server, table))
-        with peak_memory() as peak:
-            (outcome,), seconds = timed(partial(snapshot, Run(pipeline, lambda: spark)))
+        (outcome,), seconds = timed(partial(snapshot, Run(pipeline, lambda: spark)))
         if outcome.error is not None:
             raise outcome.error
         what = f"snapshot of {rows:,} rows, without Spark"
         yield Measurement(f"{what} (of COPY TO STDOUT)", seconds, rows, limit / seconds)
-        for name, memory in (("driver", peak.driver), ("JVM", peak.jvm), ("Python workers", peak.workers)):
-            yield Measurement(f"{what}: {name}", mebibytes=memory / _MIB)
+        seconds, peak = sync_alone(configuration_of(f"{table.relname}_alone", (table,)))
+        if peak.jvm:
+            raise AssertionError("Spark was started")
+        yield Measurement(f"{what}: peak memory of a sync as a process", seconds, mebibytes=peak.driver / _MIB)
         (verified,) = verify(pipeline, lambda: spark, how=Thoroughness(quick=True)).tables
         if verified.problem is not None:
             raise AssertionError(verified.problem)
