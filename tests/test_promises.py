@@ -6,7 +6,10 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 import cdc_assets
+from cdc_assets import blueprint
 from cdc_assets.cli.invocation import INTERRUPTED, USAGE
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA, RowKind
 from spark_jobs.lake.cuts import CUTS_SCHEMA
@@ -14,6 +17,7 @@ from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.unrepresentable import UNREPRESENTABLE_SCHEMA
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.writers.table_commit import ModeOrigin, Provenance
+from tests.dagster.shop_component import DSN, body, keys_and_deps, loaded
 
 PAGE = (Path(__file__).parents[1] / "docs" / "promises.md").read_text()
 CODE = [path.read_text() for path in Path(cdc_assets.__file__).parent.rglob("*.py")]
@@ -62,6 +66,21 @@ def test_the_python_interface() -> None:
     assert set(re.findall(r"`(\w+)`", section("Python"))) - {"what", "hint", "exit_code", "cdc_assets"} == set(
         cdc_assets.__all__
     )
+
+
+def test_the_asset_keys_of_dagster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_DSN", DSN)
+    source = {"dsn": "{{ env.SHOP_DSN }}", "messages": True}
+    _, defs = loaded(body(source=source, tables=["public.orders"], time_partitions={"daily": {}, "hourly": {}}))
+    words = {"shop": "name", "shopdb": "database", "public": "schema", "orders": "table"}
+    made = {tuple(words.get(part, part) for part in key.split("/")) for key in keys_and_deps(defs)}
+    listed = section("Dagster").partition("**Asset keys**")[2].partition("\n- ")[0]
+    assert {tuple(key.split(", ")) for key in re.findall(r"`\[(.*?)\]`", listed)} == made
+
+
+def test_the_checks_of_dagster() -> None:
+    listed = section("Dagster").partition("**Checks**")[2].partition("\n- ")[0]
+    assert {*named(listed)} == {check for name, check in vars(blueprint).items() if name.endswith("_CHECK")}
 
 
 def test_the_metadata_of_dagster() -> None:
