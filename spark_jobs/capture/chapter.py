@@ -29,6 +29,7 @@ from spark_jobs.postgres.slot import (
     flushed_lsn,
     readable_slot,
     require_plugin,
+    source_time,
 )
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
@@ -63,7 +64,8 @@ def begin_chapter(
             require_tables(control, relations)
         start = _start(control, after, now)
         ordinal = after.ordinal + 1
-        at = datetime.now(UTC).isoformat(timespec="seconds")
+        # commit times are of the source's clock; a standby may not know that of its primary
+        at = source_time(control) or datetime.now(UTC).isoformat(timespec="seconds")
         first = WindowMarker(
             ordinal,
             Window(start, start),

@@ -13,7 +13,7 @@ from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
-from spark_jobs.postgres.slot import Slot, create_slot, readable_slot, require_plugin, source_clock
+from spark_jobs.postgres.slot import Slot, create_slot, readable_slot, require_plugin, source_time
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.at_source import AtSource
@@ -48,9 +48,8 @@ def prepare_slot(at_source: AtSource, names: Sequence[QualifiedName]) -> WindowM
             return landed
         slot = slot or create_slot(control, source.slot, plugin=source.plugin)
         require_plugin(slot, identity.plugin)
-        first, time = Window(slot.lsn, slot.lsn), source_clock(control).time
-        begun_at = None if time is None else time.isoformat(timespec="seconds")
-        return land_first_marker(at_source, WindowMarker(0, first, identity, tables=lake.tables, begun_at=begun_at))
+        first, at = Window(slot.lsn, slot.lsn), source_time(control)
+        return land_first_marker(at_source, WindowMarker(0, first, identity, tables=lake.tables, begun_at=at))
 
 
 def _unused_slot(at_source: AtSource) -> Slot | None:

@@ -48,6 +48,13 @@ def first_commit_after(log: ChangeLog, time: datetime) -> LoggedCommit | None:
     return commit
 
 
+def holds_commit_before(log: ChangeLog, commit: LoggedCommit, chapter: int) -> bool:
+    """Whether the log holds a commit before ``commit`` in the same chapter, which begins with window ``chapter``."""
+    earlier = (pc.field("window") >= chapter) & (pc.field("commit_lsn") < int(commit.lsn))
+    committed = earlier & pc.field("commit_time").is_valid()
+    return any(True for _ in log.scan(committed, ["window"], after_ordinal=chapter - 1))
+
+
 def _first(batch: pa.RecordBatch) -> LoggedCommit:
     window = pc.min(batch.column("window")).as_py()
     of_window = batch.filter(pc.equal(batch.column("window"), window))

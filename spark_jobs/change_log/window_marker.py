@@ -61,8 +61,9 @@ class SlotIdentity:
 
 @dataclass(frozen=True)
 class ChapterBreak:
-    """Why a chapter of the log begins: ``what`` broke, and when that was noticed (``at``, UTC). Until then the log was
-    read from ``before``, up to the LSN ``end``. Changes between the chapters were not sent; new snapshots show them.
+    """Why a chapter of the log begins: ``what`` broke, and when that was noticed (``at``, UTC, by the source's clock).
+    Until then the log was read from ``before``, up to the LSN ``end``. Changes between the chapters were not sent; new
+    snapshots show them.
     """
 
     what: str

@@ -318,6 +318,12 @@ def source_clock(connection: Connection) -> SourceClock:
     return SourceClock(time, flushed_lsn(connection))
 
 
+def source_time(connection: Connection) -> str | None:
+    """``SourceClock.time`` without its fraction, in ISO 8601, UTC."""
+    time = source_clock(connection).time
+    return None if time is None else time.isoformat(timespec="seconds")
+
+
 def spare_slots(connection: Connection) -> int:
     """How many more slots the server has room for."""
     with source_errors("the free slots could not be counted"):

@@ -18,24 +18,18 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 COMMITS = {1: ((110, 0), (120, 9)), 2: ((210, 8), (220, 20))}
 
 
-def log_of(folder: Path, ordinals: range) -> ChangeLog:
+def log_of(folder: Path, ordinals: range, begun: datetime = NOON) -> ChangeLog:
     log = ChangeLog(str(folder / "log"))
     log.create()
     for ordinal in ordinals:
-        rows = [
-            {
-                "window": ordinal,
-                "commit_lsn": lsn,
-                "ordinal": 0,
-                "kind": "I",
-                "relid": 1,
-                "data": b"I",
-                "commit_time": NOON + timedelta(seconds=seconds),
-            }
-            for lsn, seconds in COMMITS.get(ordinal, ())
-        ]
-        at = NOON.isoformat() if ordinal == 0 else None
+        at = begun.isoformat() if ordinal == 0 else None
         marker = WindowMarker(ordinal, Window(Lsn(100 * ordinal), Lsn(100 * ordinal + 100)), IDENTITY, begun_at=at)
-        batches = [pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)] if rows else []
-        assert log.land(IDENTITY, ordinal, [*batches, marker_row(marker)])
+        assert log.land(IDENTITY, ordinal, [*rows_of(ordinal, COMMITS.get(ordinal, ())), marker_row(marker)])
     return log
+
+
+def rows_of(window: int, commits: tuple[tuple[int, int], ...]) -> list[pa.RecordBatch]:
+    """A change for each commit LSN, committed so many seconds after noon; none if there are none."""
+    row = {"window": window, "ordinal": 0, "kind": "I", "relid": 1, "data": b"I"}
+    rows = [{**row, "commit_lsn": lsn, "commit_time": NOON + timedelta(seconds=after)} for lsn, after in commits]
+    return [pa.RecordBatch.from_pylist(rows, schema=CHANGE_LOG_SCHEMA)] if rows else []

@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from spark_jobs.change_log.log import ChangeLog, marker_row
-from spark_jobs.change_log.window_marker import WindowMarker
+from spark_jobs.change_log.window_marker import ChapterBreak, WindowMarker
 from spark_jobs.configuration import Lake, Pipeline, Source
 from spark_jobs.errors import ConfigurationError, GapError
 from spark_jobs.lake.generation import Generation
@@ -19,7 +19,7 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.landed_windows import LandedWindows
 from tests.change_log.identity import IDENTITY
-from tests.change_log.timed_log import NOON, log_of
+from tests.change_log.timed_log import NOON, log_of, rows_of
 
 
 def landed(first: int, last: int) -> LandedWindows:
@@ -100,3 +100,26 @@ def test_a_time_before_the_log_began_has_no_lsn(tmp_path: Path) -> None:
     assert windows.lsn_of(NOON) == Lsn(120)
     with pytest.raises(GapError, match="began at 2026-11-22T12:00:00"):
         windows.lsn_of(NOON - timedelta(seconds=1))
+
+
+def test_a_time_before_the_first_window_was_landed_may_be_in_the_log(tmp_path: Path) -> None:
+    """It begins where the slot was then, which may have existed for long, or have been kept through a break."""
+    log = log_of(tmp_path, range(3), begun=NOON + timedelta(seconds=60))
+    Path(log.path).rename(tmp_path / "change_log")
+    lake = Lake(str(tmp_path))
+    (windows,) = LandedWindows.of_each_chapter(lake)
+    assert windows.lsn_of(NOON) == Lsn(120)
+    with pytest.raises(GapError, match="began at 2026-11-22T12:01:00"):
+        windows.lsn_of(NOON - timedelta(seconds=1))
+
+    broke = ChapterBreak("moved", (NOON + timedelta(seconds=200)).isoformat(), IDENTITY, 300)
+    begun, log = replace(IDENTITY, chapter=3), ChangeLog(lake.change_log)
+    assert log.land(begun, 3, [marker_row(WindowMarker(3, Window(Lsn(500), Lsn(500)), begun, broke=broke))])
+    rows = rows_of(4, ((510, 130), (520, 140)))
+    assert log.land(begun, 4, [*rows, marker_row(WindowMarker(4, Window(Lsn(500), Lsn(600)), begun))])
+    _, windows = LandedWindows.of_each_chapter(lake)
+    assert windows.lsn_of(NOON + timedelta(seconds=130)) == Lsn(520)
+    with pytest.raises(GapError, match="began at 2026-11-22T12:03:20"):
+        windows.lsn_of(NOON + timedelta(seconds=129))
+    with pytest.raises(GapError, match="lies before the break"):
+        windows.lsn_of(NOON)
