@@ -11,7 +11,8 @@
     │   ├── PreconditionError   wal_level, privileges, publication, replica identity, free slots
     │   ├── SlotError           the slot is lost, or of another kind
     │   │   └── SlotInUseError      another session reads it
-    │   └── SnapshotWaitsError  a snapshot waits for a transaction that is open: the next run takes it
+    │   ├── SnapshotWaitsError  a snapshot waits for a transaction that is open: the next run takes it
+    │   └── AlteredWhileReadError  the table was altered while its snapshot was read
     ├── GapError                changes between two LSNs are missing, in the slot or in the change log
     │   └── BreakError          the slot does not continue the change log: `postgres-cdc recover`
     ├── DecodeError             the change log holds something that is not understood
@@ -146,6 +147,10 @@ class SnapshotWaitsError(SourceError):
 
 class SnapshotGoesOnError(SnapshotWaitsError):
     """A part of a large table's snapshot is read; the next run reads the rest."""
+
+
+class AlteredWhileReadError(SourceError):
+    """DDL may have hidden rows from a snapshot, or given the names of columns to others. Raised on executors, too."""
 
 
 class GapError(CdcError):

@@ -17,6 +17,7 @@ from spark_jobs.capture.capture import capture_through
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import (
+    AlteredWhileReadError,
     CdcError,
     DecodeError,
     NeedsSnapshotError,
@@ -30,7 +31,6 @@ from spark_jobs.repair.region_plan import RegionPlan, TablesSeen
 from spark_jobs.run import Run
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.exporter import Exporter
-from spark_jobs.snapshot.range_read import AlteredWhileReadError
 from spark_jobs.tables.catalogue_changes import regions_changed
 from spark_jobs.tables.followed_tables import watched_tables
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 from adbc_driver_postgresql import dbapi
 
-from spark_jobs.errors import ConnectionLostError, SourceError
+from spark_jobs.errors import AlteredWhileReadError, ConnectionLostError, SourceError
 from spark_jobs.postgres.bulk_read import BulkConnect, run, streamed
 
 Batches: TypeAlias = Generator[pa.RecordBatch, None, None]
@@ -66,10 +66,6 @@ def range_transaction(connect: BulkConnect, snapshot_name: str | None, query: Ra
         yield connection
         run(connection, "COMMIT")
         _require_same(connection, query)
-
-
-class AlteredWhileReadError(SourceError):
-    """DDL may have hidden rows from the snapshot, or given the names of columns to others."""
 
 
 def _require_same(connection: dbapi.Connection, query: RangeQuery) -> None:

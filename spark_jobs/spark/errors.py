@@ -81,10 +81,11 @@ def spark_errors(
 
 def _typed(error: Exception, what: str, cause: Cause, hint: str) -> CdcError:
     text = text_of(error)
-    if ours := _OURS.search(text):
-        kind = getattr(errors, ours[1], None)
+    if ours := _OURS.findall(text):
+        name, said = ours[-1]  # its causes come before it
+        kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, CdcError):
-            return kind(f"{what}: {ours[2]}")
+            return kind(f"{what}: {said}")
     if kept := _KEPT.search(text):
         return errors.NeedsSnapshotError(f"{what}: {kept[0].strip()}", hint=new_snapshot(kept[1].strip()))
     # a JVM that runs out of memory may still answer, with any exception

@@ -15,10 +15,12 @@ from spark_jobs.capture.catalogue_look import look_at_catalogue
 from spark_jobs.capture.continuity import check_identity
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import MergeEngine, Pipeline
+from spark_jobs.errors import AlteredWhileReadError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.snapshot import snapshot_tables, snapshot_work
+from spark_jobs.snapshot import snapshot_tables, snapshot_work, table_read
 from spark_jobs.snapshot.snapshot_tables import write_snapshot
+from spark_jobs.spark.session_conf import RUNTIME_CONF
 from spark_jobs.sync import snapshot, sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
@@ -119,7 +121,16 @@ def test_ddl_seen_with_a_window_that_is_landed_while_the_snapshot_is_read(
     assert_equal(spark, orders, ORDERS)
 
 
-@pytest.mark.parametrize(("engine", "b"), [("auto", "text"), ("spark", "text"), ("auto", "int")])
+@pytest.mark.parametrize(
+    ("engine", "b", "reader"),
+    [
+        ("auto", "text", "driver"),
+        ("spark", "text", "driver"),
+        ("auto", "int", "driver"),
+        ("spark", "text", "executors"),
+        ("spark", "text", "executors, whole tracebacks"),
+    ],
+)
 def test_names_of_columns_that_are_swapped_before_the_rows_are_read(
     spark: SparkSession,
     database: Database,
@@ -127,6 +138,7 @@ def test_names_of_columns_that_are_swapped_before_the_rows_are_read(
     monkeypatch: pytest.MonkeyPatch,
     engine: MergeEngine,
     b: str,
+    reader: str,
 ) -> None:
     """Columns are read by their names: the rows would have each one's values in the other, and be renamed later."""
     database.execute(
@@ -145,7 +157,13 @@ def test_names_of_columns_that_are_swapped_before_the_rows_are_read(
 
     with monkeypatch.context() as patched:
         patched.setattr(snapshot_tables, "write_snapshot", late)
+        if reader != "driver":
+            patched.setattr(table_read, "_SMALL_BYTES", -1)
+        if "tracebacks" in reader:
+            whole = {"spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false"}
+            patched.setattr("spark_jobs.spark.session.RUNTIME_CONF", {**RUNTIME_CONF, **whole})
         (error,) = sync(pipeline, lambda: spark).errors
+    assert isinstance(error, AlteredWhileReadError)
     assert "was rewritten by DDL, or its columns were renamed, while its snapshot was read" in str(error)
     synced(spark, pipeline)
     assert_equal(spark, pipeline, ORDERS)

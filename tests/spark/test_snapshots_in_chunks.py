@@ -6,7 +6,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 import pytest
@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from spark_jobs.configuration import Adopted, SnapshotOptions, Table
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.snapshot.chunks.read_record import ReadRecord
 from spark_jobs.snapshot.exporter import IN_TURNS
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
@@ -153,6 +154,25 @@ def test_executors_read_them(spark: SparkSession, database: Database, tmp_path: 
     assert taken.state.unrepresentable.counts == {"at": 4}
     assert not DeltaTable.is_deltatable(partial)
     database.execute("UPDATE big SET at = NULL WHERE at = 'infinity'")  # as the lake has it
+    assert_equal(spark, large.pipeline, BIG)
+
+
+def test_executors_read_a_table_that_is_altered_meanwhile(
+    spark: SparkSession, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read is void. It is read from the start, in the same run."""
+    large = LargeTable.at(created(database), tmp_path / "lake", spark=lambda: spark, engine="spark").prepared()
+    large.pipeline = replace(large.pipeline, spark=replace(large.pipeline.spark, handed_in=True))
+    add = ReadRecord.add
+
+    def altered_once(*arguments: Any) -> None:
+        patched.setattr(ReadRecord, "add", add)
+        add(*arguments)
+        database.execute("VACUUM FULL big")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ReadRecord, "add", altered_once)
+        assert large.read_on(to_the_end=True).rows == 4000
     assert_equal(spark, large.pipeline, BIG)
 
 
