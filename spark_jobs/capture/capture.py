@@ -137,7 +137,7 @@ def land_window(
             raise
         if error.option == "two_phase" and session.slot.two_phase:
             raise  # someone created the slot as two-phase; it may no longer send what was prepared
-        _log.warning("%s; reading it again that way", error)
+        _log.warning("%s; reading it again without %s", error, error.option)
         identity = replace(session.identity, options=without(session.identity.options, error.option))
         return land_window(replace(session, identity=identity), ordinal, window, on_batch=on_batch, ends=ends)
 

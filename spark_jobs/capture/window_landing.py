@@ -58,7 +58,7 @@ class WindowLanding:
         if look.is_truncated_by_others:
             identity = self.session.identity
             look.note_subtransactions(
-                truncating_subtransactions(self.session.control, identity.slot, self.window.hi, identity.options)
+                truncating_subtransactions(self.session.control, identity.slot, self.window, identity.options)
             )
         if reader.relations:
             yield self._facts()

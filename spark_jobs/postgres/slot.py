@@ -246,19 +246,19 @@ def advance_slot(connection: Connection, slot: str, lsn: Lsn) -> Lsn:
         return Lsn.parse(row.fetchall()[0][0])
 
 
-def peek_in_streams(connection: Connection, slot: str, upto: Lsn, options: Options, kinds: str) -> list[bytes]:
-    """The messages of these ``kinds`` up to ``upto``, with the stream blocks around them, because only these name
-    subtransactions. From PostgreSQL 16 on every transaction is streamed, before only those of 64 kB and more. The slot
-    is not moved. Raises SourceError."""
+def peek_in_streams(connection: Connection, slot: str, window: Window, options: Options, kinds: str) -> list[bytes]:
+    """The messages of these ``kinds`` up to the window's end, with the stream blocks around them, because only these
+    name subtransactions. From PostgreSQL 16 on every transaction is streamed, before only those of 64 kB and more. The
+    slot is not moved. Raises SourceError."""
     setting = ("debug_logical_replication_streaming", "immediate")
     if connection.info.server_version < 160000:
         setting = ("logical_decoding_work_mem", "64kB")
-    arguments = [slot, str(upto), *(word for option in options for word in option), list(map(ord, f"{kinds}SE"))]
+    arguments = [slot, str(window.hi), *(word for option in options for word in option), list(map(ord, f"{kinds}SE"))]
     placed = ", ".join(["%s"] * (len(arguments) - 3))
     query = f"""
         SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, {placed})
         WITH ORDINALITY AS read(lsn, xid, data, place) WHERE get_byte(data, 0) = ANY (%s) ORDER BY place"""  # noqa: S608
-    with source_errors(f"the streams of slot {slot} could not be read"), connection.transaction():
+    with window_errors(slot, window), source_errors("its streams could not be read"), connection.transaction():
         connection.execute("SELECT set_config(%s, %s, true)", setting)
         return [bytes(row[0]) for row in connection.execute(query, arguments)]
 

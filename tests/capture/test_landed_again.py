@@ -3,6 +3,8 @@ What it cannot stream is read whole."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spark_jobs.capture.capture import capture, land_window
@@ -12,7 +14,9 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.sync import prepare
-from tests.fixtures.pipelines import MakePipeline
+from spark_jobs.verify.verify import verify
+from tests.fixtures.no_spark import no_spark, synced_without_spark
+from tests.fixtures.pipelines import MakePipeline, pipeline_of
 from tests.fixtures.servers import Database
 
 pytestmark = pytest.mark.postgres
@@ -48,14 +52,8 @@ def test_streamed_in_one_read_and_whole_in_the_other(
     assert ChangeLog(whole.lake.change_log).markers()[1].changes == _ROWS
 
 
-def test_what_the_server_cannot_stream(every_database: Database, make_pipeline: MakePipeline) -> None:
+def not_streamed(database: Database) -> None:
     """DDL that is rolled back to a savepoint, and the table's changes after it: the server refuses to stream them."""
-    database = every_database
-    database.execute("CREATE TABLE item (id int PRIMARY KEY, v text)")
-    pipeline = make_pipeline(
-        "public.item", dsn=f"{database.dsn} options='-c logical_decoding_work_mem=64kB'", streaming="on"
-    )
-    prepare(pipeline)
     rows = "INSERT INTO item SELECT g, repeat('x', 100) FROM generate_series({}, {}) g"
     transaction = (
         "SAVEPOINT s",
@@ -70,5 +68,40 @@ def test_what_the_server_cannot_stream(every_database: Database, make_pipeline: 
         "RELEASE e",
     )
     database.execute("; ".join(["BEGIN", *transaction, "COMMIT"]))
+
+
+def test_what_the_server_cannot_stream(
+    every_database: Database, make_pipeline: MakePipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = every_database
+    database.execute("CREATE TABLE item (id int PRIMARY KEY, v text)")
+    pipeline = make_pipeline(
+        "public.item", dsn=f"{database.dsn} options='-c logical_decoding_work_mem=64kB'", streaming="on"
+    )
+    prepare(pipeline)
+    not_streamed(database)
     assert capture(pipeline).caught_up
-    assert sum(marker.changes for marker in ChangeLog(pipeline.lake.change_log).markers()) == 2 * _ROWS
+    landed = [marker for marker in ChangeLog(pipeline.lake.change_log).markers() if marker.changes]
+    assert sum(marker.changes for marker in landed) == 2 * _ROWS
+    assert ["streaming" in dict(marker.identity.options) for marker in landed] == [False]
+    assert "; reading it again without streaming" in caplog.text
+
+
+def test_a_truncate_beside_what_the_server_cannot_stream(every_database: Database, tmp_path: Path) -> None:
+    """Only its stream tells that a TRUNCATE behind a savepoint has given the table another file. Without it, whatever
+    ``streaming`` is, the table is read again, if its publication allows that file to hold other rows."""
+    database = every_database
+    database.execute(
+        "CREATE TABLE item (id int PRIMARY KEY, v text)",
+        "CREATE TABLE other (id int PRIMARY KEY)",
+        f"CREATE PUBLICATION {database.name} FOR ALL TABLES",
+    )
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.item", "public.other")
+    synced_without_spark(pipeline)
+    database.execute("INSERT INTO other VALUES (1)")
+    synced_without_spark(pipeline)
+    not_streamed(database)
+    database.execute("BEGIN; SAVEPOINT t; TRUNCATE other; INSERT INTO other VALUES (2); RELEASE t; COMMIT")
+    report = synced_without_spark(pipeline)
+    assert "public.other" in {str(taken.name) for taken in report.snapshots}
+    assert verify(pipeline, no_spark).problems == ()
