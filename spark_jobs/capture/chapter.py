@@ -21,6 +21,7 @@ from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.connection import Connection, connected
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
+from spark_jobs.postgres.publication import TablesLockedError
 from spark_jobs.postgres.slot import (
     Slot,
     advance_slot,
@@ -46,8 +47,8 @@ def begin_chapter(
     break. Returns the chapter's first marker, or None, without doing anything, if a window was landed since.
 
     A missing slot is created, one that the server has invalidated is re-created, and any other is kept. Safe to repeat
-    after a crash at any step: the break remains until the marker is landed. Raises what ``prepare_slot`` raises, and
-    SlotInUseError when another session is reading the slot.
+    after a crash at any step: the break remains until the marker is landed. Raises what ``prepare_slot`` raises, but
+    TablesLockedError only if all tables are locked, and SlotInUseError when another session is reading the slot.
     """
     source = pipeline.source
     with connected(source.dsn) as control, slot_lock(control, source.slot):
@@ -59,7 +60,7 @@ def begin_chapter(
         log.require_not_set_back(after.identity)  # before the slot is moved
         now, relations = slot_identity(at_source), pipeline.relations(names)
         if source.has_publications:
-            publication_in_step(at_source, relations)
+            _publish(at_source, relations)
         else:
             require_tables(control, relations)
         start = _start(control, after, now)
@@ -74,6 +75,17 @@ def begin_chapter(
             tables=pipeline.lake.tables,
         )
         return land_first_marker(at_source, first)
+
+
+def _publish(at_source: AtSource, relations: Sequence[QualifiedName]) -> None:
+    """Tables that are locked join the publication later. Raises TablesLockedError if all of them are."""
+    try:
+        publication_in_step(at_source, relations)
+    except TablesLockedError as error:
+        free = [relation for relation in relations if relation not in error.errors]
+        if not free:
+            raise
+        publication_in_step(at_source, free)
 
 
 def land_first_marker(at_source: AtSource, first: WindowMarker) -> WindowMarker:

@@ -163,8 +163,9 @@ def ensure_publications(
             _create(connection, names[0], tables, lists)
     elif publication.ours and tables is not None and (steps := _steps(connection, publication, tables, lists)):
         joining = [table for table in tables if not publication.publishes(table)]
+        only_joins = joining and len(steps) == 1  # for an entry that leaves or changes, all have to wait
         with _naming_locked(connection, names[0], joining):
-            _alter(connection, names[0], steps, _JOINING if joining else "")
+            _alter(connection, names[0], steps, _JOINING if only_joins else "")
     else:
         _check(publication, tables)
         return publication
@@ -195,7 +196,9 @@ def _naming_locked(connection: Connection, publication: str, joining: Sequence[Q
         }
         if not locked:
             raise
-        raised = TablesLockedError(error.what, hint=error.hint)
+        names = ", ".join(map(str, locked))
+        what = f"another session has locked what publication {publication} is to send: {names}"
+        raised = TablesLockedError(what, hint=error.hint)
         raised.errors = locked
         raise raised from error
 

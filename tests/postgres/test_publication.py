@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from pydantic import SecretStr
 
@@ -42,10 +44,24 @@ def test_other_tables_are_not_locked(every_database: Database, monkeypatch: pyte
         assert ensure_publications(connection, ["p"], [A, B]).tables == (B, A)
         assert ensure_publications(connection, ["p"], [A]).tables == (A,)
         assert every_database.execute(entries) == entry
+        connection.execute("SET lock_timeout = '1s'")
         with pytest.raises(SourceError, match="another session holds a lock"):
             ensure_publications(connection, ["p"], [B])
-        session.execute("COMMIT")
+
+
+def test_a_table_that_leaves_is_waited_for_longer_than_one_that_joins(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the first, none goes on."""
+    monkeypatch.setattr(publication, "_JOINING", "10ms")
+    database.execute(*TABLES)
+    with connected(SecretStr(database.dsn)) as connection, database.connect() as session:
+        ensure_publications(connection, ["p"], [A])
+        session.execute("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE")
+        vacuumed = threading.Timer(1, lambda: session.execute("COMMIT"))
+        vacuumed.start()
         assert ensure_publications(connection, ["p"], [B]).tables == (B,)
+        vacuumed.join()
 
 
 def test_partitioned_root_is_published_by_its_own_name(every_database: Database) -> None:
