@@ -68,9 +68,11 @@ def changes_of(marker: WindowMarker, state: TableState) -> Iterator[TableChanged
 
 def _shows(state: TableState, changed: TableChanged, marker: WindowMarker) -> bool:
     """Whether the table's snapshot was taken after this change: then both have the same fingerprint. But so has what
-    was before a partition was attached and detached, and a look finds only what happened since the window began."""
-    snapshot = state.generation
-    return bool(changed.word) and changed.word == snapshot.word and snapshot.snapshot_lsn > marker.window.lo
+    was before a partition was attached and detached, and a look finds only what happened since the window began. (A
+    look that shows the table for the first time gives no reason.)"""
+    if not changed.word or changed.word != state.generation.word:
+        return False
+    return not changed.reasons or state.generation.snapshot_lsn > marker.window.lo
 
 
 def changed_without_event(name: QualifiedName, reasons: Sequence[str], occasion: str) -> SchemaChangeError:
