@@ -216,8 +216,10 @@ def was_partition(before: Fingerprint, after: Fingerprint) -> bool:
     then, now = _altered(before), _altered(after)
     own = [next(part for part in each.parts if part.relid == each.relid) for each in (before, after)]
     is_one = any(part.bound is not None for part in own)
-    is_written = own[0].changed != own[1].changed and all(now.get(number) != xmin for number, xmin in then.items())
-    return bool(then) and is_written and not is_one
+    # to drop a column writes its row, too
+    left = [column.attnum for column in after.columns if column.attnum in then]
+    is_written = own[0].changed != own[1].changed and all(now.get(number) != then[number] for number in left)
+    return bool(left) and is_written and not is_one
 
 
 def _altered(of: Fingerprint) -> dict[int, int]:
