@@ -26,7 +26,7 @@ from spark_jobs.postgres.fingerprints import (
 )
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.fingerprint import Fingerprint, FingerprintPart
-from spark_jobs.schema.fingerprint_differences import Differences, differences, was_partition
+from spark_jobs.schema.fingerprint_differences import Differences, differences
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.followed_tables import watched_tables
@@ -198,10 +198,7 @@ def look_at_catalogue(at_source: AtSource, checkpoint: WindowMarker) -> Catalogu
     )
     described = tuple(facts[suspect.fingerprint.relid] for suspect in suspects if suspect.differs.columns)
     look = CatalogueLook(word, horizon, landed, words, tuple(now.values()), suspects, described, behind, before)
-    known = {fingerprint.relid: fingerprint for fingerprint in before}
-    pairs = ((known.get(suspect.fingerprint.relid), suspect.fingerprint) for suspect in suspects)
-    guests = [each for earlier, each in pairs if earlier is not None and was_partition(earlier, each)]
-    if guests:
+    if guests := [suspect.fingerprint for suspect in suspects if suspect.differs.was_partition]:
         everything = relation_facts(control, relids=look.relids, keys=watched.keys, masks=watched.masks)
         look.note_reasons(_may_have_held(guests, before, now.values(), everything), shown=False)
     return look

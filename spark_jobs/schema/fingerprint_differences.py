@@ -44,13 +44,15 @@ class Differences:
     """``reasons``: why rows may differ without an event. ``moved_files`` are further reasons, unless explained later.
 
     ``columns``: changes that the lake can follow in place, by attribute number. ``regions``: if all ``reasons`` are
-    partitions that were attached or removed, the rows that may differ; if empty, any row may.
+    partitions that were attached or removed, the rows that may differ; if empty, any row may. ``was_partition``: it may
+    have been one for a time.
     """
 
     reasons: tuple[str, ...]
     moved_files: tuple[MovedFile, ...] = ()
     columns: tuple[ColumnChange, ...] = ()
     regions: tuple[Region, ...] = ()
+    was_partition: bool = False
 
     @property
     def column_words(self) -> tuple[str, ...]:
@@ -68,7 +70,8 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     reasons += filter(None, [why_masked_otherwise(before.mask_word, after.mask_word)])
     reasons += [*_names_taken_over(before, after), *_names_of_unseen(before, after)]
     reasons += _no_longer_generated(before, after)
-    reasons += ["it was a partition of another table for a time"] if was_partition(before, after) else []
+    was_partition = _was_partition(before, after)
+    reasons += ["it was a partition of another table for a time"] if was_partition else []
     moved: list[MovedFile] = []
     known = {part.relid: part for part in before.parts}
     if not _keeps_missing_values(known, after):
@@ -91,7 +94,7 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     known_regions = [region for region in regions if region is not None]
     are_all = len(reasons) == len(known_regions) and not columns
     within = outermost(known_regions) if are_all else ()
-    return Differences(tuple(dict.fromkeys(reasons)), tuple(moved), tuple(columns), within)
+    return Differences(tuple(dict.fromkeys(reasons)), tuple(moved), tuple(columns), within, was_partition)
 
 
 def kind_of_change(what: str) -> Literal["add", "drop", "retype", ""]:
@@ -209,7 +212,7 @@ def _no_longer_generated(before: Fingerprint, after: Fingerprint) -> list[str]:
     ]
 
 
-def was_partition(before: Fingerprint, after: Fingerprint) -> bool:
+def _was_partition(before: Fingerprint, after: Fingerprint) -> bool:
     """Whether a table that is no partition, and was none, may have been one for a time: DETACH writes its row in
     ``pg_class`` and those of all its columns, as ATTACH does. Its changes were sent under the name of the other table.
     (A table with one column has such rows after ALTER COLUMN and GRANT, too.)"""

@@ -134,6 +134,17 @@ def test_a_followed_table_that_was_a_leaf_for_a_moment(
     assert verify(pipeline, no_spark, names=[QualifiedName.parse(name) for name in followed]).problems == ()
 
 
+def test_a_followed_table_that_is_altered_otherwise(every_database: Database, tmp_path: Path) -> None:
+    every_database.execute(*MADE, "CREATE TABLE more (LIKE root INCLUDING ALL)")
+    pipeline = pipeline_of(every_database, tmp_path / "lake", "public.root", "public.more")
+    synced_without_spark(pipeline)
+    every_database.execute(
+        "ALTER TABLE more ALTER v SET DEFAULT 'x'", "GRANT SELECT ON more TO PUBLIC", "INSERT INTO more (id) VALUES (1)"
+    )
+    assert sync(pipeline, no_spark).snapshots == ()
+    assert verify(pipeline, no_spark).problems == ()
+
+
 def test_a_leaf_with_another_column_list_for_a_moment(database: Database, tmp_path: Path) -> None:
     database.execute(*MADE, "CREATE TABLE more (LIKE root INCLUDING ALL)")
     listed = Table(QualifiedName("public", "more"), columns=ColumnSelection(exclude=("v",)))
