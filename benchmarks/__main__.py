@@ -143,7 +143,7 @@ def _mixed(bench: _Bench) -> Iterator[Measurement]:
     yield from measure_following(bench.server, mixed, bench.spark, bench.size)
     for engine in get_args(MergeEngine):
         configuration = bench.configuration("mixed", (MIXED,), engine=engine)
-        yield from measure_alone(bench.server, configuration, bench.size, engine)
+        yield from measure_alone(bench.server, configuration, bench.size)
     yield from measure_verify(bench.server, mixed, bench.spark)
     yield from measure_replay(bench.server, mixed, bench.spark, bench.size)
 
@@ -158,8 +158,7 @@ def _inserts(bench: _Bench) -> Iterator[Measurement]:
 
 def _large_table(bench: _Bench) -> Iterator[Measurement]:
     for configuration in _by_each_engine(bench, "large_table"):
-        pipeline = load_pipeline(configuration)
-        yield from measure_large_table(bench.server, pipeline, bench.spark, bench.size, configuration)
+        yield from measure_large_table(bench.server, configuration, bench.spark, bench.size)
 
 
 def _drain(bench: _Bench) -> Iterator[Measurement]:

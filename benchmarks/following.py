@@ -15,6 +15,7 @@ from benchmarks.held_columns import held_columns
 from benchmarks.measurement import Measurement, median_of, timed
 from benchmarks.sync_process import sync_alone
 from benchmarks.workload import MIXED, Size, copy_out, make_changes
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.apply import apply
 from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
@@ -55,11 +56,12 @@ def measure_following(
         check_equal(spark, pipeline, MIXED)
 
 
-def measure_alone(
-    server: PostgresServer, configuration: Path, size: Size, engine: MergeEngine, table: QualifiedName = MIXED
-) -> Iterator[Measurement]:
+def measure_alone(server: PostgresServer, configuration: Path, size: Size) -> Iterator[Measurement]:
     """The same changes once more, by ``postgres-cdc sync`` in a process of its own: its memory is the product's. This
     process also has what it compared with the source."""
+    pipeline = load_pipeline(configuration)
+    assert pipeline.tables is not None
+    table, engine = pipeline.tables[0].name, pipeline.merge_engine
     make_changes(server, size, table)
     seconds, peak = sync_alone(configuration)
     if engine == "auto" and peak.jvm:

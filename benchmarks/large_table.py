@@ -10,6 +10,7 @@ from benchmarks.end_to_end import measure_end_to_end
 from benchmarks.following import measure_alone
 from benchmarks.measurement import Measurement
 from benchmarks.workload import Size, make_changes, make_table
+from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline
 from spark_jobs.qualified_name import QualifiedName
@@ -23,9 +24,10 @@ _TIMES = 10  # the rows of the mixed table
 
 
 def measure_large_table(
-    server: PostgresServer, pipeline: Pipeline, spark: SparkSession, size: Size, configuration: Path
+    server: PostgresServer, configuration: Path, spark: SparkSession, size: Size
 ) -> Iterator[Measurement]:
-    """``pipeline``, that of ``configuration``, follows one table, which is made now."""
+    """The pipeline follows one table, which is made now."""
+    pipeline = load_pipeline(configuration)
     assert pipeline.tables is not None
     table, engine = pipeline.tables[0].name, pipeline.merge_engine
     make_table(server, table, _TIMES * size.rows)
@@ -35,7 +37,7 @@ def measure_large_table(
         make_changes(server, size, table)
         what = f"changes into {_TIMES * size.rows:,} rows, {engine}, {times}"
         yield from measure_end_to_end(server, pipeline, spark, table, size, what, check=_verify)
-    yield from measure_alone(server, configuration, size, engine, table)
+    yield from measure_alone(server, configuration, size)
     _verify(spark, pipeline, table)
 
 
