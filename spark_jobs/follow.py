@@ -21,7 +21,7 @@ from spark_jobs.errors import CdcError, ConfigurationError, SnapshotGoesOnError,
 from spark_jobs.lake.messages_state import has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.repair.new_generations import NewGenerations, begin_generations

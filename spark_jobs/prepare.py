@@ -11,8 +11,8 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.publication import TablesLockedError
-from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost
 from spark_jobs.tables.at_source import AtSource

@@ -23,8 +23,8 @@ from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.lake.cuts import Cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.flushed_wal import flushed_lsn, wait_until_flushed
 from spark_jobs.postgres.open_transactions import OpenTransaction
-from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
 from spark_jobs.prepare import Prepared, prepare
 from spark_jobs.progress import Progress, Step, in_turns, silent
 from spark_jobs.qualified_name import QualifiedName

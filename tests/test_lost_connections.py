@@ -24,8 +24,8 @@ from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import SourceBusyError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.connection import Connection, connected, source_errors
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.refusals import connect_hint
-from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Step
 from spark_jobs.retries import again_when_lost
 from tests.fixtures.pipelines import MakePipeline, pipeline_of, prepare_slot

@@ -32,11 +32,11 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import DecodeError, GapError, SourceError, SourceUnreachableError
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.slot import (
     NoSpareSlotError,
     UnmappedFileError,
     advance_slot,
-    flushed_lsn,
     peek_few,
     read_window,
     readable_slot,

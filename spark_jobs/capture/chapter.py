@@ -19,19 +19,11 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, GapError, SlotInUseError
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.flushed_wal import flushed_lsn, source_time
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
 from spark_jobs.postgres.publication import TablesLockedError
-from spark_jobs.postgres.slot import (
-    Slot,
-    advance_slot,
-    create_slot,
-    drop_lost_slot,
-    flushed_lsn,
-    readable_slot,
-    require_plugin,
-    source_time,
-)
+from spark_jobs.postgres.slot import Slot, advance_slot, create_slot, drop_lost_slot, readable_slot, require_plugin
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost

@@ -13,16 +13,10 @@ from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import RECOVER, BreakError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.health import ServerIdentity, SlotHealth, server_identity
 from spark_jobs.postgres.replication import left_timeline_at
-from spark_jobs.postgres.slot import (
-    Slot,
-    flushed_lsn,
-    readable_slot,
-    require_not_lost,
-    require_plugin,
-    require_standbys,
-)
+from spark_jobs.postgres.slot import Slot, readable_slot, require_not_lost, require_plugin, require_standbys
 from spark_jobs.tables.at_source import AtSource
 
 _POINT_BACK = f"point the configuration back; where that is meant: {RECOVER}"

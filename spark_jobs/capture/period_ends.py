@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from spark_jobs.change_log.window_marker import PeriodsSeen, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.time_partitions import Periods, ends_of
-from spark_jobs.postgres.slot import SourceClock
+from spark_jobs.postgres.flushed_wal import SourceClock
 
 # a transaction takes its commit time shortly before its place in the WAL
 _COMMITTING = timedelta(seconds=10)

@@ -17,8 +17,9 @@ from spark_jobs.errors import SlotError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import Connection, connected, conninfo
+from spark_jobs.postgres.flushed_wal import SourceClock, source_clock
 from spark_jobs.postgres.locks import slot_lock
-from spark_jobs.postgres.slot import Slot, SourceClock, advance_slot, source_clock
+from spark_jobs.postgres.slot import Slot, advance_slot
 from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.masked_columns import masked_table_facts
 from spark_jobs.tables.selected_columns import require_withheld

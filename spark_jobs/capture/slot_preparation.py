@@ -11,9 +11,10 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.errors import BreakError, SlotError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.postgres.flushed_wal import source_time
 from spark_jobs.postgres.locks import slot_lock
 from spark_jobs.postgres.privileges import require_slot_possible
-from spark_jobs.postgres.slot import Slot, create_slot, readable_slot, require_plugin, source_time
+from spark_jobs.postgres.slot import Slot, create_slot, readable_slot, require_plugin
 from spark_jobs.postgres.source_tables import require_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.tables.at_source import AtSource

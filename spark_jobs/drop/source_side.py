@@ -14,11 +14,12 @@ from spark_jobs.drop.drop_report import Left, Removal
 from spark_jobs.errors import PreconditionError, SlotError, SlotInUseError
 from spark_jobs.lake.drop_mark import LakeOwner
 from spark_jobs.postgres.connection import Connection
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.health import ServerIdentity
 from spark_jobs.postgres.privileges import server_settings
 from spark_jobs.postgres.publication import find_publication, publication_owner
 from spark_jobs.postgres.publication_comment import PublicationComment, may_write_comment
-from spark_jobs.postgres.slot import Slot, find_slot, flushed_lsn, require_logical, require_plugin
+from spark_jobs.postgres.slot import Slot, find_slot, require_logical, require_plugin
 from spark_jobs.qualified_name import quoted_identifier
 from spark_jobs.tables.at_source import AtSource
 

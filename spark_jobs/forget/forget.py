@@ -22,8 +22,8 @@ from spark_jobs.forget.forget_rows import RowsForgotten, forget_rows, require_fi
 from spark_jobs.forget.logged_traces import LoggedTraces, logged_traces
 from spark_jobs.forget.row_keys import refuse_if_at_source, row_keys
 from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.locks import slot_lock
-from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run

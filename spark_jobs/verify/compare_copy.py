@@ -22,7 +22,7 @@ from spark_jobs.errors import CdcError, ConfigurationError, LakeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected, source_errors
-from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.chosen_types import with_options

@@ -36,8 +36,8 @@ from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.postgres.bulk_read import bulk_connections
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import Connection, connected, conninfo
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.published_tables import published_tables
-from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.progress import Progress, Step, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_lost

@@ -24,7 +24,7 @@ from spark_jobs.errors import RECOVER, BreakError, SlotInUseError
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres import slot
+from spark_jobs.postgres import flushed_wal
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
 from spark_jobs.tables.catalogue_changes import change_without_event, is_of_earlier_chapter
@@ -116,7 +116,7 @@ def test_a_chapter_begins_by_the_clock_of_the_source(
     """As commit times do, with which it is compared. Here the source's is years behind this machine's."""
     pipeline = followed(database, make_pipeline)
     database.execute(DROP)
-    monkeypatch.setattr(slot, "_CLOCK", "SELECT timestamptz '2001-01-01 00:00:00.5+00'")
+    monkeypatch.setattr(flushed_wal, "_CLOCK", "SELECT timestamptz '2001-01-01 00:00:00.5+00'")
     names = [table.name for table in pipeline.tables or ()]
     first = begin_chapter(pipeline, names, after=landed(pipeline), what="gone")
     assert first is not None

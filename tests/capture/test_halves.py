@@ -17,7 +17,8 @@ from spark_jobs.capture.session import capture_session
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.postgres.slot import flushed_lsn, spare_slots, wait_until_flushed
+from spark_jobs.postgres.flushed_wal import flushed_lsn, wait_until_flushed
+from spark_jobs.postgres.slot import spare_slots
 from spark_jobs.progress import Step
 from tests.fixtures.pipelines import pipeline_of, prepare_slot
 from tests.fixtures.servers import Database

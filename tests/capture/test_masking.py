@@ -21,7 +21,7 @@ from spark_jobs.errors import CdcError, ConfigurationError, DecodeError
 from spark_jobs.logicalrep.messages import Change
 from spark_jobs.logicalrep.pgoutput.read_message import read_change
 from spark_jobs.options.table_mask import TableMask
-from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_version import relation_of

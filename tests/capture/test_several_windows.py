@@ -16,7 +16,7 @@ from spark_jobs.capture.capture import capture, capture_windows
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, Table, WindowLimits
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.postgres.slot import flushed_lsn, wait_until_flushed
+from spark_jobs.postgres.flushed_wal import flushed_lsn, wait_until_flushed
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from tests.at_night import at_night

@@ -27,7 +27,7 @@ from spark_jobs.configuration import Lake, Pipeline, Source, Table, WindowLimits
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.sync import apply, prepare, snapshot

@@ -28,8 +28,9 @@ from spark_jobs.configuration import Source
 from spark_jobs.logicalrep.lsn import Lsn, Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.connection import connected, conninfo
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.publication import ensure_publications
-from spark_jobs.postgres.slot import Options, create_slot, flushed_lsn, read_window
+from spark_jobs.postgres.slot import Options, create_slot, read_window
 from spark_jobs.qualified_name import QualifiedName
 from tests.fixtures.servers import Database, fresh_database
 from tests.matrix.cells import Cell, in_cells

@@ -22,8 +22,8 @@ from spark_jobs.errors import ConfigurationError, DecodeError, PreconditionError
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.options.table_mask import SALT_VARIABLE
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.publication import find_publication
-from spark_jobs.postgres.slot import flushed_lsn
 from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run

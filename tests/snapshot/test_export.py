@@ -19,7 +19,8 @@ from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.bulk_read import bulk_connection
 from spark_jobs.postgres.catalogue import relation_facts
 from spark_jobs.postgres.connection import connected, conninfo
-from spark_jobs.postgres.slot import create_slot, flushed_lsn, read_window
+from spark_jobs.postgres.flushed_wal import flushed_lsn
+from spark_jobs.postgres.slot import create_slot, read_window
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.relation_facts import RelationFacts
 from spark_jobs.snapshot.export import CtidRange, ctid_ranges, range_query, snapshot_column

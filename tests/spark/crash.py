@@ -22,7 +22,7 @@ from spark_jobs.capture.capture import capture, land_window
 from spark_jobs.capture.session import capture_session
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
-from spark_jobs.postgres.slot import flushed_lsn
+from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.recover import recover
 from spark_jobs.run import Run
 from spark_jobs.snapshot import snapshot as snapshots

@@ -30,7 +30,7 @@ from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
-from spark_jobs.postgres.slot import wait_until_flushed
+from spark_jobs.postgres.flushed_wal import wait_until_flushed
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
