@@ -116,7 +116,6 @@ def capture_windows(pipeline: Pipeline, windows: Sequence[Window], *, progress: 
 
 def land_window(
     session: CaptureSession,
-    ordinal: int,
     window: Window,
     *,
     on_batch: Callable[[int], None],
@@ -128,10 +127,10 @@ def land_window(
     ends earlier than asked if a day or an hour ends within it; ``ends``: those that are known to end with it.
     """
     try:
-        (marker,) = _land(session, ordinal, (window,), on_batch, ends)
+        (marker,) = _land(session, (window,), on_batch, ends)
         return marker
     except PeriodEndsError as period_end:
-        return land_window(session, ordinal, Window(window.lo, period_end.lsn), on_batch=on_batch, ends=period_end.ends)
+        return land_window(session, Window(window.lo, period_end.lsn), on_batch=on_batch, ends=period_end.ends)
     except (ReadWithoutError, UnmappedFileError) as error:
         if error.option not in dict(session.identity.options):
             raise
@@ -139,12 +138,11 @@ def land_window(
             raise  # someone created the slot as two-phase; it may no longer send what was prepared
         _log.warning("%s; reading it again without %s", error, error.option)
         identity = replace(session.identity, options=without(session.identity.options, error.option))
-        return land_window(replace(session, identity=identity), ordinal, window, on_batch=on_batch, ends=ends)
+        return land_window(replace(session, identity=identity), window, on_batch=on_batch, ends=ends)
 
 
 def _land(
     session: CaptureSession,
-    ordinal: int,
     windows: Sequence[Window],
     on_batch: Callable[[int], None],
     ends: tuple[datetime, ...] = (),
@@ -154,20 +152,15 @@ def _land(
     span = Window(windows[0].lo, windows[-1].hi)
     may_peek = partial(_may_peek, session, span.lo)
     if span.size <= session.pipeline.windows.peek_bytes and may_peek():
-        yield from _land_through(session, ordinal, windows, "peek", on_batch, ends)
+        yield from _land_through(session, windows, "peek", on_batch, ends)
         return
     try:
-        yield from _land_through(session, ordinal, windows, "copy", on_batch, ends)
+        yield from _land_through(session, windows, "copy", on_batch, ends)
     except NoSpareSlotError as error:
         if not may_peek():
             raise
         _log.warning("%s; reading the slot itself", error)
-        yield from _land_through(session, ordinal, windows, "peek", on_batch, ends)
-
-
-def advance(session: CaptureSession, marker: WindowMarker) -> Lsn:
-    """Advance the slot to the end of a landed window; returns its new ``confirmed_flush_lsn``."""
-    return advance_slot(session.control, session.identity.slot, marker.window.hi)
+        yield from _land_through(session, windows, "peek", on_batch, ends)
 
 
 def _capture(
@@ -203,26 +196,25 @@ def _landed_and_advanced(
 ) -> CaptureSession:
     """Land the windows of one call, or fewer. The slot advances once for all of them, since over a backlog that takes
     the server nearly as long as to pass over it once more."""
-    ordinal = session.checkpoint.ordinal + 1
     if len(windows) == 1:
-        markers = iter([land_window(session, ordinal, windows[0], on_batch=on_batch, ends=ends)])
+        markers = iter([land_window(session, windows[0], on_batch=on_batch, ends=ends)])
     else:
-        markers = _land_several(session, ordinal, windows, on_batch)
+        markers = _land_several(session, windows, on_batch)
     for marker in markers:
         landed.append(marker)
         session = replace(session, checkpoint=marker)
         compact_log_in_passing(session.at_source.log, marker.ordinal)
-    advance(session, session.checkpoint)
+    advance_slot(session.control, session.identity.slot, session.checkpoint.window.hi)
     return session
 
 
 def _land_several(
-    session: CaptureSession, ordinal: int, windows: Sequence[Window], on_batch: Callable[[int], None]
+    session: CaptureSession, windows: Sequence[Window], on_batch: Callable[[int], None]
 ) -> Iterator[WindowMarker]:
     """Land them, up to the first that cannot be read with others: ``land_window`` reads it, or says why it cannot."""
     _log.debug("%d windows from %s on are read with one call", len(windows), windows[0].lo)
     try:
-        yield from _land(session, ordinal, windows, on_batch)
+        yield from _land(session, windows, on_batch)
     except (DecodeError, PeriodEndsError, SourceError) as error:
         _log.info("%s; the windows from there on are read one by one", error)
 
@@ -246,7 +238,6 @@ def _ends_of_quiet_periods(session: CaptureSession) -> tuple[datetime, ...]:
 
 def _land_through(
     session: CaptureSession,
-    ordinal: int,
     windows: Sequence[Window],
     through: Literal["copy", "peek"],
     on_batch: Callable[[int], None],
@@ -268,11 +259,12 @@ def _land_through(
         batches = iter(printed)
         announced: dict[int, RelationSeen] = {}
         changed = set[int]()
-        for number, window in enumerate(windows, ordinal):
+        for window in windows:
+            number = session.next_ordinal
             periods = period_ends(session.pipeline.periods, session.checkpoint, session.clock)
             periods = periods and replace(periods, ends=ends)
             reader = call.window(number, window)
-            landing = WindowLanding(session, number, window, reader, look, tables, periods, announced, changed)
+            landing = WindowLanding(session, window, reader, look, tables, periods, announced, changed)
             if not session.at_source.log.land(session.identity, number, landing.rows(batches, on_batch)):
                 raise GapError(
                     f"window {number} is landed already: another process landed it in the meantime",

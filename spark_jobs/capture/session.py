@@ -47,6 +47,11 @@ class CaptureSession:
     def control(self) -> Connection:
         return self.at_source.connection
 
+    @property
+    def next_ordinal(self) -> int:
+        """That of the window which is landed next."""
+        return self.checkpoint.ordinal + 1
+
 
 @contextmanager
 def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:

@@ -30,7 +30,6 @@ class WindowLanding:
     the ones that earlier windows have changes of."""
 
     session: CaptureSession
-    ordinal: int
     window: Window
     reader: WindowReader
     look: CatalogueLook
@@ -38,6 +37,10 @@ class WindowLanding:
     periods: PeriodEnds | None
     announced: Mapping[int, RelationSeen]
     changed: Collection[int]
+
+    @property
+    def ordinal(self) -> int:
+        return self.session.next_ordinal
 
     def rows(self, batches: Iterator[pa.RecordBatch], on_batch: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
         """Of the log, with the catalogue's facts and the marker. Raises what reading raises, and PeriodEndsError."""

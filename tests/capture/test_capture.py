@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
-from spark_jobs.capture.capture import advance, capture, capture_windows, land_window
+from spark_jobs.capture.capture import capture, capture_windows, land_window
 from spark_jobs.capture.session import capture_session
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.schema import CHANGE_LOG_SCHEMA
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import CdcError, GapError, PreconditionError, SlotError
 from spark_jobs.logicalrep.lsn import Lsn, Window
+from spark_jobs.postgres.slot import advance_slot
 from spark_jobs.prepare import prepare
 from tests.capture.orders import TABLE, slots
 from tests.fixtures.pipelines import MakePipeline, pipeline_of, prepare_slot
@@ -141,7 +142,7 @@ def test_killed_between_landing_and_advance(database: Database, make_pipeline: M
     with capture_session(pipeline) as session:
         [(flushed,)] = database.execute("SELECT pg_current_wal_flush_lsn()::text")
         window = Window(start, Lsn.parse(str(flushed)))
-        marker = land_window(session, 1, window, on_batch=lambda _: None)
+        marker = land_window(session, window, on_batch=lambda _: None)
     before = changes(pipeline)
     assert slot_position(database) == start
     report = capture(pipeline, upto=window.hi)
@@ -252,10 +253,10 @@ def test_concurrent_writer_of_the_log_is_refused(database: Database, make_pipeli
     workload(database, rounds=1)
     with capture_session(pipeline) as session:
         window = Window(session.checkpoint.window.hi, Lsn(session.checkpoint.window.hi + 512))
-        marker = land_window(session, 1, window, on_batch=lambda _: None)
+        marker = land_window(session, window, on_batch=lambda _: None)
         with pytest.raises(CdcError, match="landed already"):
-            land_window(session, 1, window, on_batch=lambda _: None)
-        assert advance(session, marker) == window.hi
+            land_window(session, window, on_batch=lambda _: None)
+        assert advance_slot(session.control, session.identity.slot, marker.window.hi) == window.hi
     assert len(ChangeLog(pipeline.lake.change_log).markers()) == 2
 
 

@@ -158,7 +158,7 @@ def _land(pipeline: Pipeline, *, die_after_a_batch: bool) -> None:
             if die_after_a_batch and messages:
                 _die()
 
-        land_window(session, session.checkpoint.ordinal + 1, window, on_batch=on_batch)
+        land_window(session, window, on_batch=on_batch)
         _die()
 
 
