@@ -10,7 +10,8 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from cdc_assets.configuration.environment import mask_salt
-from cdc_assets.configuration.models import PipelineModel, SourceModel
+from cdc_assets.configuration.models import PipelineModel
+from cdc_assets.configuration.source_model import SourceModel
 from cdc_assets.configuration.table_model import LayoutModel, TableModel
 from spark_jobs.configuration import (
     Adopted,

@@ -6,155 +6,40 @@ whether a table exists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from cdc_assets.configuration.automation_model import AutomationModel
-from cdc_assets.configuration.database_name import has_password
 from cdc_assets.configuration.fields import (
-    MESSAGES,
     CatalogTemplate,
     Count,
-    Dsn,
     Endpoint,
     FolderTemplateText,
     KeptFor,
-    KeyPart,
     LakePath,
     OrNull,
-    Publication,
-    Seconds,
     Size,
     SlotName,
     SparkRemote,
     SparkValue,
-    Streaming,
     TableName,
     Word,
     require_named_once,
 )
+from cdc_assets.configuration.health_model import HealthModel
 from cdc_assets.configuration.op_model import OpModel
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
+from cdc_assets.configuration.source_model import SourceModel
 from cdc_assets.configuration.strict_model import StrictModel
 from cdc_assets.configuration.table_model import TableDefaultsModel, TableModel
 from cdc_assets.configuration.table_rules import TableRules
 from cdc_assets.configuration.time_partitions_model import TimePartitionsModel
-from cdc_assets.configuration.units import duration_text, size_text
-from spark_jobs.configuration import (
-    PLUGIN_SETTINGS,
-    MergeEngine,
-    PluginName,
-    why_not_maskable,
-)
+from spark_jobs.configuration import PLUGIN_SETTINGS, MergeEngine, why_not_maskable
 from spark_jobs.object_stores import store_of
 from spark_jobs.options.folder_template import DEFAULT_FOLDERS
 from spark_jobs.options.table_pattern import TablePattern
-
-
-class MessagesModel(StrictModel):
-    """Which messages are kept."""
-
-    prefixes: Sequence[str] = Field(
-        description="Prefixes of the messages to keep. A * at the end stands for any continuation.",
-        examples=[["outbox", "audit.*"]],
-    )
-
-
-class SourceModel(StrictModel):
-    """The PostgreSQL database, and how its slot is read."""
-
-    dsn: Dsn = Field(
-        description="The libpq connection string or URI. Take it from the environment; it is never printed, logged or"
-        " stored.",
-        examples=["postgresql://USER:PASSWORD@HOST:5432/DATABASE"],
-    )
-    slot: SlotName | None = Field(
-        default=None,
-        description="The replication slot. It is created if it is missing. Default: the pipeline's name.",
-        examples=["shop_1"],
-    )
-    publication: Publication | None = Field(
-        default=None,
-        description="The publication. For tables, one is created if it is missing, and kept in step. A publication"
-        " of your own, or a list of several, is used as it is and never altered. Default: the pipeline's name.",
-        examples=["shop"],
-    )
-    plugin: PluginName = Field(
-        default="pgoutput",
-        description="The slot's output plugin. test_decoding is for databases in which no publication can be created;"
-        " it requires tables, and refuses streaming, binary, publication and proto_version.",
-    )
-    streaming: Streaming = Field(
-        default="off",
-        description="Whether the server sends a large transaction before it commits. The lake is the same either way."
-        " parallel needs PostgreSQL 16.",
-    )
-    two_phase: bool = Field(
-        default=False,
-        description="Whether the server sends a prepared transaction when it is prepared. The lake is the same either"
-        " way. Needs PostgreSQL 15.",
-    )
-    origin: Literal["any", "none"] = Field(
-        default="any",
-        description="none leaves out the changes that the source itself received by replication. Needs PostgreSQL 16.",
-    )
-    messages: Annotated[bool | MessagesModel, MESSAGES] = Field(
-        default=False,
-        description="Whether messages of pg_logical_emit_message are kept: all, none, or those with certain prefixes.",
-        examples=[{"prefixes": ["outbox", "audit.*"]}],
-    )
-    binary: bool = Field(
-        default=False,
-        description="Whether the server sends values in binary form. The lake is the same either way. Cannot be"
-        " combined with mask.",
-    )
-    proto_version: Literal[1, 2, 3, 4] | None = Field(
-        default=None,
-        description="The version of the pgoutput protocol. Default: the highest that the server supports.",
-    )
-    adopt_slot: bool = Field(
-        default=False,
-        description="Whether a new lake may take over a slot that is being read for another lake. The other lake can"
-        " then no longer be updated from this slot.",
-    )
-    key_prefix: Annotated[tuple[KeyPart, ...], Field(min_length=1)] | None = Field(
-        default=None,
-        description="For Dagster: the first parts of the asset keys of the source tables. Default: postgres and the"
-        " name of the database.",
-        examples=[["eu", "shop"]],
-    )
-    # not shown: arguments may be secrets
-    password_command: Annotated[tuple[Word, ...], Field(min_length=1)] | None = Field(
-        default=None,
-        repr=False,
-        description="A program and its arguments, for a dsn without a password: what it prints is the password. It is"
-        " run without a shell, may take 30 s, and is run again for a session that is opened more than 10 minutes later,"
-        " or when the password is refused. Executors that read a snapshot run it too.",
-        # a tuple: an error's hint must not put the given value into it, as one text is not a list of words
-        examples=[
-            ("aws", "rds", "generate-db-auth-token", "--hostname", "HOST", "--port", "5432", "--username", "cdc")
-        ],
-    )
-
-    @model_validator(mode="after")
-    def _one_password(self) -> SourceModel:
-        if self.password_command and has_password(self.dsn):
-            raise ValueError("dsn has a password, and password_command prints one: leave out one of the two")
-        return self
-
-    @model_validator(mode="after")
-    def _of_the_plugin(self) -> SourceModel:
-        for field in PLUGIN_SETTINGS[self.plugin].refused:
-            value = getattr(self, field)
-            if value != type(self).model_fields[field].default:
-                shown = "true" if value is True else value
-                raise ValueError(
-                    f"{field}: {shown} is not for plugin: {self.plugin}; leave it out, or use plugin: pgoutput"
-                )
-        return self
 
 
 class StorageModel(StrictModel):
@@ -270,85 +155,6 @@ class RetentionModel(StrictModel):
         description="How long cuts are kept, with the table versions that they name.",
         examples=["30d"],
     )
-
-
-class SizeThresholdModel(StrictModel):
-    """The sizes from which a check warns, or fails."""
-
-    warn: Size | None = Field(
-        default=None,
-        description="From this size on the check warns; `null`: never. Default: that of the pair, above.",
-        examples=["1GiB"],
-    )
-    error: Size | None = Field(
-        default=None,
-        description="From this size on the check fails; `null`: never. Default: that of the pair, above.",
-        examples=["10GiB"],
-    )
-
-
-class TimeThresholdModel(StrictModel):
-    """The durations from which a check warns, or fails."""
-
-    warn: Seconds | None = Field(
-        default=None,
-        description="From this duration on the check warns; `null`: never. Default: that of the pair, above.",
-        examples=["15m"],
-    )
-    error: Seconds | None = Field(
-        default=None,
-        description="From this duration on the check fails; `null`: never. Default: that of the pair, above.",
-        examples=["1d"],
-    )
-
-
-class HealthModel(StrictModel):
-    """The thresholds of the slot's health in `status`, `doctor`, the check `slot_health` and the metrics. A
-    threshold of a pair that is not written keeps its default, unless that contradicts the one that is written; `null`
-    switches it off."""
-
-    lag_bytes: SizeThresholdModel = Field(
-        default=SizeThresholdModel(warn=1 << 30, error=10 << 30), description="WAL that is not captured yet."
-    )
-    lag_seconds: TimeThresholdModel = Field(
-        default=TimeThresholdModel(warn=3600), description="How far the change log is behind the source, in time."
-    )
-    restart_bytes: SizeThresholdModel = Field(
-        default=SizeThresholdModel(warn=10 << 30),
-        description="WAL that the server retains for the slot. Each read decodes it again.",
-    )
-    oldest_transaction: TimeThresholdModel = Field(
-        default=TimeThresholdModel(warn=3600), description="Age of the oldest transaction that holds the slot back."
-    )
-    safe_wal_size: SizeThresholdModel = Field(
-        default=SizeThresholdModel(warn=1 << 30),
-        description="WAL that can still be written before max_slot_wal_keep_size invalidates the slot. The check warns"
-        " or fails below these sizes.",
-    )
-
-    @field_validator("*", mode="wrap")
-    @classmethod
-    def _with_defaults(
-        cls, value: object, validated: ValidatorFunctionWrapHandler, info: ValidationInfo
-    ) -> SizeThresholdModel | TimeThresholdModel:
-        """A threshold of the pair that is not written keeps its default, unless that contradicts the one that is."""
-        default: BaseModel = cls.model_fields[str(info.field_name)].default
-        written = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
-        merged = {**default.model_dump(), **written} if isinstance(written, Mapping) else value
-        pair: SizeThresholdModel | TimeThresholdModel = validated(merged)
-        # of safe_wal_size, the smaller one is the worse one
-        if pair.warn is None or pair.error is None or info.field_name == "safe_wal_size" or pair.warn <= pair.error:
-            return pair
-        if isinstance(written, Mapping) and len(written) == 1:
-            return pair.model_copy(update={"warn" if "error" in written else "error": None})
-        shown = size_text if isinstance(pair, SizeThresholdModel) else _seconds_text
-        raise ValueError(
-            f"warn: {shown(pair.warn)} is more than error: {shown(pair.error)}; set both, or switch one off with null"
-        )
-
-
-def _seconds_text(seconds: int) -> str:
-    return duration_text(timedelta(seconds=seconds))
 
 
 class SparkModel(StrictModel):

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from cdc_assets.blueprint import SLOT_HEALTH_CHECK
 from cdc_assets.cli.follow_monitor import FollowMonitor
 from cdc_assets.cli.json_output import json_value
-from cdc_assets.configuration.models import HealthModel
+from cdc_assets.configuration.health_model import HealthModel
 from cdc_assets.slot_observation import health_metadata
 from spark_jobs.capture.lag import Lag
 from spark_jobs.capture.slot_findings import Finding

@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from cdc_assets.configuration import fields, models
+from cdc_assets.configuration import fields, health_model, models, source_model
 from cdc_assets.configuration.automation_model import AutomationModel
 from cdc_assets.configuration.op_model import OpModel, RetryPolicyModel
 from cdc_assets.configuration.schema_policy_model import SchemaPolicyModel
@@ -100,16 +100,16 @@ KINDS: Mapping[Any, Kind] = {
 # the sections, in the order of the file
 BLOCKS: Mapping[str, type[BaseModel]] = {
     "The pipeline": models.PipelineModel,
-    "`source`": models.SourceModel,
-    "`source.messages`": models.MessagesModel,
+    "`source`": source_model.SourceModel,
+    "`source.messages`": source_model.MessagesModel,
     "`lake`": models.LakeModel,
     "`storage` of `lake`": models.StorageModel,
     "`windows`": models.WindowsModel,
     "`snapshot`": models.SnapshotModel,
     "`retention`": models.RetentionModel,
-    "`health`": models.HealthModel,
-    "A size threshold of `health`": models.SizeThresholdModel,
-    "A time threshold of `health`": models.TimeThresholdModel,
+    "`health`": health_model.HealthModel,
+    "A size threshold of `health`": health_model.SizeThresholdModel,
+    "A time threshold of `health`": health_model.TimeThresholdModel,
     "`defaults`": TableDefaultsModel,
     "An entry of `tables`": TableModel,
     "`columns` of a table": ColumnsModel,
@@ -133,12 +133,12 @@ MORE: Mapping[tuple[type[BaseModel], str], str] = {
     (models.PipelineModel, "on_schema_change"): "schema-changes.md#stop-at-a-change",
     (TableModel, "on_schema_change"): "schema-changes.md#stop-at-a-change",
     (models.PipelineModel, "on_unrepresentable"): "types.md#values-without-a-counterpart",
-    (models.SourceModel, "publication"): "publications.md",
-    (models.SourceModel, "plugin"): "operations.md#how-the-slot-is-read",
-    (models.SourceModel, "streaming"): "operations.md#how-the-slot-is-read",
-    (models.SourceModel, "adopt_slot"): "operations.md#how-the-slot-is-read",
-    (models.SourceModel, "key_prefix"): "dagster.md",
-    (models.SourceModel, "messages"): "protocol.md",
+    (source_model.SourceModel, "publication"): "publications.md",
+    (source_model.SourceModel, "plugin"): "operations.md#how-the-slot-is-read",
+    (source_model.SourceModel, "streaming"): "operations.md#how-the-slot-is-read",
+    (source_model.SourceModel, "adopt_slot"): "operations.md#how-the-slot-is-read",
+    (source_model.SourceModel, "key_prefix"): "dagster.md",
+    (source_model.SourceModel, "messages"): "protocol.md",
     (models.LakeModel, "storage"): "object-stores.md#who-asks-the-store",
     (models.LakeModel, "tables"): "downstream.md#folders",
     (models.RetentionModel, "change_log"): "operations.md#what-grows",

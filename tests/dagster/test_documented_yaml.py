@@ -14,7 +14,8 @@ from jsonschema import Draft202012Validator
 
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from cdc_assets.configuration.models import PipelineModel, SourceModel
+from cdc_assets.configuration.models import PipelineModel
+from cdc_assets.configuration.source_model import SourceModel
 from cdc_assets.configuration.table_model import TableModel
 from spark_jobs.options.table_mask import SALT_VARIABLE
 from tests.dagster.component_project import dg_command, write_defs

@@ -12,7 +12,7 @@ import pytest
 
 from cdc_assets import PostgresCdcComponent
 from cdc_assets.assets.table_metadata import source_tables
-from cdc_assets.configuration.models import HealthModel
+from cdc_assets.configuration.health_model import HealthModel
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.logicalrep.lsn import Window
