@@ -51,7 +51,6 @@ def forget(
     name: QualifiedName,
     keys: Sequence[str],
     *,
-    run_id: str = "",
     progress: Progress = silent,
 ) -> ForgetReport:
     """Remove the rows of the table with these ``keys``, at least one, each in the form of ``row_keys.pairs_of``. If the
@@ -68,7 +67,7 @@ def forget(
     names = sorted(table.name for table in pipeline.tables_of(relation))
     with (
         connected(pipeline.source.dsn) as source,
-        Run(pipeline, spark, run_id=run_id, progress=progress).guarded() as run,
+        Run(pipeline, spark, progress=progress).guarded() as run,
     ):
         keys_of_rows = row_keys(source, pipeline, relation, keys)
         refuse_if_at_source(source, keys_of_rows)

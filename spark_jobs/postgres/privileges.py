@@ -15,7 +15,7 @@ from spark_jobs.postgres.slot import SPARE_SLOTS
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """``free_slots`` and ``free_wal_senders``: what is not in use now. ``max_slot_wal_keep_size`` -1: no limit.
+    """``free_slots`` and ``free_wal_senders``: what is not in use now.
 
     ``effective_wal_level`` (since PostgreSQL 19): ``logical`` while a primary with ``wal_level = replica`` has a
     logical slot; a standby has its primary's.
@@ -30,7 +30,6 @@ class ServerSettings:
     free_slots: int
     max_wal_senders: int
     free_wal_senders: int
-    max_slot_wal_keep_size: str
     server_encoding: str
     provider: Provider = SELF_MANAGED
 
@@ -66,7 +65,7 @@ SELECT current_setting('server_version'), current_setting('server_version_num'):
        {SPARE_SLOTS},
        current_setting('max_wal_senders')::int,
        current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_catalog.pg_stat_replication)::int,
-       current_setting('max_slot_wal_keep_size'), current_setting('server_encoding')
+       current_setting('server_encoding')
 """  # noqa: S608  # constants
 # Amazon RDS grants rds_replication instead of the REPLICATION attribute
 _ROLE = """

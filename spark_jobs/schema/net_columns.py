@@ -74,7 +74,7 @@ class NetColumns:
     mode: Mode = "mirror"
 
     @classmethod
-    def all_possible(cls, shape: TableShape, mode: Mode = "mirror") -> NetColumns:
+    def all_possible(cls, shape: TableShape, mode: Mode) -> NetColumns:
         """All columns that a net change of the table may have."""
         if holds_changes(mode):
             return cls(shape, mode=mode)

@@ -16,8 +16,8 @@ _SHARE = 0.25
 _LONGEST_PAUSE = timedelta(hours=24)
 
 
-def next_cause(last: SnapshotCause | None, reason: str, began: datetime | None = None) -> SnapshotCause:
-    """The cause of an automatic snapshot that ``began`` then, or begins now."""
+def next_cause(last: SnapshotCause | None, reason: str, began: datetime | None) -> SnapshotCause:
+    """The cause of an automatic snapshot that ``began`` then; None: it begins now."""
     at = began or datetime.now(UTC)
     return SnapshotCause(reason, at, spent_of(last, at))
 

@@ -37,7 +37,7 @@ class ReadForm(Enum):
     TEXT = "text"
 
 
-def read_form(base_typid: int, to: LakeType, *, masked: bool = False) -> ReadForm:
+def read_form(base_typid: int, to: LakeType, *, masked: bool) -> ReadForm:
     """The form in which values of this type are read. Masked ones are read as text, because the text is hashed."""
     if masked:
         return ReadForm.TEXT

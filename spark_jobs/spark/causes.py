@@ -157,7 +157,7 @@ _SOMEBODY_ELSE = "if somebody else has altered the Delta table, DESCRIBE HISTORY
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
-def innermost_cause(error: Exception, name: object = "schema.table", path: str = "PATH") -> Cause:
+def innermost_cause(error: Exception, name: object, path: str) -> Cause:
     """The innermost cause that is known, with its hint; otherwise the class of the innermost one. ``name`` and
     ``path``: of the table that is read or written."""
     known = {

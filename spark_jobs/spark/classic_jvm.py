@@ -39,7 +39,7 @@ class _Start:
     brief: bool
 
 
-def start_jvm(options: SparkOptions, *, brief: bool = False) -> dict[str, str]:
+def start_jvm(options: SparkOptions, *, brief: bool) -> dict[str, str]:
     """Start a JVM and Spark in it, and return the conf for the session. ``brief``: see ``spark_session``.
 
     Raises SparkError: no Java, no jars, a JVM that does not start.

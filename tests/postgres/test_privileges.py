@@ -19,9 +19,7 @@ from tests.fixtures.standbys import base_backup, copy_started, wait_for_replay
 
 
 def settings(wal_level: str, effective: str | None, *, version: int = 19, in_recovery: bool = False) -> ServerSettings:
-    return ServerSettings(
-        f"{version}.1", version * 10_000, in_recovery, wal_level, effective, 10, 9, 10, 9, "-1", "UTF8"
-    )
+    return ServerSettings(f"{version}.1", version * 10_000, in_recovery, wal_level, effective, 10, 9, 10, 9, "UTF8")
 
 
 @pytest.mark.parametrize(
