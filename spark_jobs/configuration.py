@@ -16,6 +16,8 @@ from pydantic import SecretStr
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.options.column_options import NO_OPTIONS, ColumnOptions, OnUnrepresentable
 from spark_jobs.options.folder_template import DEFAULT_FOLDERS, MESSAGES_FOLDER, UNREPRESENTABLE_FOLDER, FolderTemplate
+from spark_jobs.options.health_limits import HealthLimits
+from spark_jobs.options.schema_policy import FOLLOW_ALL, SchemaPolicy
 from spark_jobs.options.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.options.table_mode import CommitColumn, Form, Mode, holds_changes
 from spark_jobs.options.table_pattern import TablePattern
@@ -185,26 +187,6 @@ class Retention:
 
 
 @dataclass(frozen=True)
-class Threshold:
-    """The value from which a number is a warning, or an error; None: never."""
-
-    warn: int | None = None
-    error: int | None = None
-
-
-@dataclass(frozen=True)
-class HealthLimits:
-    """The thresholds of the slot's health, in bytes and seconds. ``safe_wal_size`` is reported when it is too small,
-    the others when they are too large. A finding stops nothing."""
-
-    lag_bytes: Threshold = Threshold(1 << 30, 10 << 30)
-    lag_seconds: Threshold = Threshold(3600)
-    restart_bytes: Threshold = Threshold(10 << 30)
-    oldest_transaction: Threshold = Threshold(3600)
-    safe_wal_size: Threshold = Threshold(1 << 30)
-
-
-@dataclass(frozen=True)
 class ColumnSelection:
     """Columns by their names in the catalogue: only those in ``include``, or all except those in ``exclude``. One of
     the two is empty. An excluded column never leaves the database.
@@ -212,42 +194,6 @@ class ColumnSelection:
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SchemaPolicy:
-    """What happens to a table whose columns changed at the source. ``add`` ``ignore``: a new column stays out of the
-    lake. ``drop`` ``keep``: a dropped column stays in it. ``retype`` ``snapshot``: as ``on_rewrite`` says."""
-
-    add: Literal["follow", "ignore", "stop"] = "follow"
-    drop: Literal["follow", "keep", "stop"] = "follow"
-    retype: Literal["snapshot", "stop"] = "snapshot"
-
-    @cached_property
-    def refused(self) -> frozenset[str]:
-        """The kinds of change at which the table stops."""
-        return frozenset(kind for kind in ("add", "drop", "retype") if getattr(self, kind) == "stop")
-
-    @property
-    def refused_in_snapshots(self) -> frozenset[str]:
-        """The kinds of change that no snapshot brings which nobody asked for: it would lose the values of a kept
-        column."""
-        return self.refused | {"drop"} if self.drop == "keep" else self.refused
-
-    @property
-    def without_stops(self) -> SchemaPolicy:
-        """For changes that the table has had before."""
-        return replace(self, **{kind: getattr(FOLLOW_ALL, kind) for kind in self.refused})
-
-    def why_no_longer(self, ignored: Iterable[str]) -> str:
-        """Why a table without the columns ``ignored``, which it left out, needs a re-snapshot; empty if it goes on."""
-        names = ", ".join(ignored)
-        if not names or self.add == "ignore":
-            return ""
-        return f"it lacks {names}, as on_schema_change said add: ignore, and says add: {self.add} now"
-
-
-FOLLOW_ALL = SchemaPolicy()
 
 
 @dataclass(frozen=True)

@@ -16,23 +16,22 @@ from cdc_assets.configuration.table_model import LayoutModel, TableModel
 from spark_jobs.configuration import (
     Adopted,
     ColumnSelection,
-    HealthLimits,
     Lake,
     MessagePrefixes,
     Pipeline,
     Retention,
-    SchemaPolicy,
     SnapshotOptions,
     Source,
     SparkOptions,
     Table,
     TablePatterns,
-    Threshold,
     WindowLimits,
 )
 from spark_jobs.object_stores import spark_settings, store_of
 from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.options.folder_template import FolderTemplate
+from spark_jobs.options.health_limits import HealthLimits, Threshold
+from spark_jobs.options.schema_policy import SchemaPolicy
 from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.postgres.command_dsn import CommandDsn

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from cdc_assets.configuration.strict_model import StrictModel
-from spark_jobs.configuration import FOLLOW_ALL, SchemaPolicy
+from spark_jobs.options.schema_policy import FOLLOW_ALL, SchemaPolicy
 
 
 class SchemaPolicyModel(StrictModel):

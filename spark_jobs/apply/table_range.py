@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import RelationCounts, SlotIdentity, WindowMarker
-from spark_jobs.configuration import Pipeline, SchemaPolicy
+from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError, SchemaChangeError, new_snapshot
 from spark_jobs.lake.table_state import TableState, noted_if_lost, table_state
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.schema_policy import SchemaPolicy
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.annotations import TableAnnotations

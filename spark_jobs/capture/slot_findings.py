@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from spark_jobs.capture.lag import Lag
-from spark_jobs.configuration import HealthLimits, Threshold
 from spark_jobs.errors import RECOVER
+from spark_jobs.options.health_limits import HealthLimits, Threshold
 from spark_jobs.postgres.health import SlotHealth
 from spark_jobs.readable_size import size
 

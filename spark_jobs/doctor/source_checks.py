@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from spark_jobs.capture.plugins import NEWEST_SERVER, OLDEST_SERVER, plugin_options
 from spark_jobs.capture.slot_findings import slot_findings
-from spark_jobs.configuration import HealthLimits, Source
+from spark_jobs.configuration import Source
 from spark_jobs.doctor.checks import Check, fail, ok, warn
 from spark_jobs.errors import RECOVER, BreakError, ConfigurationError, PreconditionError, SlotError, SourceError
+from spark_jobs.options.health_limits import HealthLimits
 from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.health import SlotHealth, slot_health
 from spark_jobs.postgres.privileges import RolePrivileges, ServerSettings

@@ -14,12 +14,13 @@ from spark_jobs.apply.apply_tables import apply_table
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.change_counts import NO_CHANGES, ChangeCounts
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import Lake, Pipeline, SchemaPolicy, Table
+from spark_jobs.configuration import Lake, Pipeline, Table
 from spark_jobs.delta.table import delta_identifier, open_table
 from spark_jobs.errors import SchemaChangeError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.lake.unrepresentable import Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.schema_policy import SchemaPolicy
 from spark_jobs.options.table_layout import NO_LAYOUT
 from spark_jobs.options.table_mask import why_masked_otherwise
 from spark_jobs.options.table_mode import Form

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.configuration import SchemaPolicy
 from spark_jobs.errors import RefusedChangeError, new_snapshot
 from spark_jobs.lake.table_state import TableState
+from spark_jobs.options.schema_policy import SchemaPolicy
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.fingerprint_differences import kind_of_change

@@ -10,8 +10,8 @@ import pytest
 
 from spark_jobs.capture.lag import Lag
 from spark_jobs.capture.slot_findings import slot_findings
-from spark_jobs.configuration import HealthLimits, Threshold
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.options.health_limits import HealthLimits, Threshold
 from spark_jobs.postgres.health import ServerIdentity, SlotHealth
 from spark_jobs.postgres.open_transactions import OpenTransaction
 

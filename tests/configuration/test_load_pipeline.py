@@ -22,21 +22,20 @@ from cdc_assets.configuration.models import PipelineModel
 from spark_jobs.configuration import (
     Adopted,
     ColumnSelection,
-    HealthLimits,
     Lake,
     MessagePrefixes,
     Pipeline,
     Retention,
-    SchemaPolicy,
     Source,
     SparkOptions,
     Table,
-    Threshold,
     WindowLimits,
 )
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.options.folder_template import DEFAULT_FOLDERS, FolderTemplate
+from spark_jobs.options.health_limits import HealthLimits, Threshold
+from spark_jobs.options.schema_policy import SchemaPolicy
 from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
 from spark_jobs.options.table_mask import SALT_VARIABLE, TableMask
 from spark_jobs.options.time_partitions import Days, Hours

@@ -25,8 +25,9 @@ from cdc_assets import PostgresCdcComponent
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.translation import TableSettings
-from spark_jobs.configuration import ColumnSelection, Threshold
+from spark_jobs.configuration import ColumnSelection
 from spark_jobs.errors import ConfigurationError
+from spark_jobs.options.health_limits import Threshold
 from spark_jobs.postgres.command_dsn import CommandDsn
 from tests.dagster.component_project import dg_command, in_one_location, write_defs
 from tests.dagster.shop_component import ASSETS, DSN, body, chain, checker, keys_and_deps, loaded

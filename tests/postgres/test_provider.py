@@ -16,10 +16,10 @@ from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.capture.slot_findings import slot_findings
-from spark_jobs.configuration import HealthLimits
 from spark_jobs.doctor.checks import Check
 from spark_jobs.doctor.source_checks import role_check, server_checks, slots_free_check
 from spark_jobs.errors import PreconditionError
+from spark_jobs.options.health_limits import HealthLimits
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.health import slot_health
 from spark_jobs.postgres.privileges import role_privileges, server_settings

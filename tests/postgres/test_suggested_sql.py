@@ -21,11 +21,12 @@ from cdc_assets.demo import embedded_postgres
 from cdc_assets.demo.embedded_postgres import PostgresServer, running_postgres
 from cdc_assets.discovered_tables import discover_tables
 from spark_jobs.capture.slot_findings import slot_findings
-from spark_jobs.configuration import HealthLimits, Pipeline, Threshold
+from spark_jobs.configuration import Pipeline
 from spark_jobs.doctor.checks import Verdict
 from spark_jobs.doctor.source_checks import server_checks
 from spark_jobs.doctor.table_checks import publication_and_table_checks
 from spark_jobs.errors import CdcError, PreconditionError, SlotError, SnapshotWaitsError
+from spark_jobs.options.health_limits import HealthLimits, Threshold
 from spark_jobs.options.table_mask import TableMask
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.health import slot_health

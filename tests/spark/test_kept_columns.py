@@ -15,12 +15,13 @@ import pytest
 
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.configuration import MergeEngine, Pipeline, SchemaPolicy, Table
+from spark_jobs.configuration import MergeEngine, Pipeline, Table
 from spark_jobs.dry_run import plan_sync
 from spark_jobs.errors import ConfigurationError, RefusedChangeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
+from spark_jobs.options.schema_policy import SchemaPolicy
 from spark_jobs.options.table_mode import Mode, holds_changes
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import recover

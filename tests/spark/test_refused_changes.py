@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from spark_jobs.capture.capture import capture
-from spark_jobs.configuration import MergeEngine, Pipeline, SchemaPolicy
+from spark_jobs.configuration import MergeEngine, Pipeline
 from spark_jobs.errors import RefusedChangeError
+from spark_jobs.options.schema_policy import SchemaPolicy
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
