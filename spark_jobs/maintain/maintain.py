@@ -7,7 +7,7 @@ of its commits yields to a commit of a sync.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import starmap
@@ -25,7 +25,7 @@ from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import keep_cuts_small
 from spark_jobs.lake.latest_cut import show_in_latest_cut
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table, messages_state
-from spark_jobs.lake.table_state import TableState, records_of
+from spark_jobs.lake.table_state import records_of
 from spark_jobs.lake.unrepresentable import keep_records_small
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.write_guard import WriteGuard, write_guard
@@ -83,31 +83,23 @@ def maintain(
     pipeline = resolved(pipeline)
     began = time.monotonic()
     ledger = Ledger.required(pipeline.lake).opening(all_followed_names(pipeline))
-    log, last, states = ledger.log, ledger.last, ledger.found
-    needed, errors = _needed_windows(pipeline, ledger), _Errors()
+    log, last = ledger.log, ledger.last
+    needed, parts = _needed_windows(pipeline, ledger), _Parts(3 + len(ledger.found), progress)
     change_log = cuts = messages = unrepresentable = None
     done: dict[QualifiedName, TableKept | CdcError] = {}
     with write_guard(pipeline.source) as guard:
-        with errors.collected(), guard.log():
-            progress(Step("maintain", "change log", 0, 3 + len(states), "tables"))
+        with parts.part("change log"), guard.log():
             change_log = keep_log_small(log, last, pipeline.retention.change_log, needed.ordinal)
-        with errors.collected():
-            progress(Step("maintain", "cuts", 1, 3 + len(states), "tables"))
+        with parts.part("cuts"):
             cuts = keep_cuts_small(pipeline.lake, ledger.cut, pipeline.retention.cuts) if ledger.cut else None
-        with errors.collected():
-            progress(Step("maintain", "messages", 2, 3 + len(states), "tables"))
-            if has_messages_table(pipeline) and messages_state(pipeline.lake, last.identity) is not None:
-                messages = _keep_messages_small(pipeline)
-        with errors.collected():
-            if any(pipeline.may_replace_values(name) or _has_records(state) for name, state in states.items()):
-                unrepresentable = _keep_records_small(pipeline, states.values(), last.identity)
-        for name, state in states.items():
-            progress(Step("maintain", str(name), 3 + len(done), 3 + len(states), "tables"))
-            if isinstance(state, TableState):
-                done[name] = _maintain_table(pipeline, spark, name, guard, simpler=simpler)
-            else:
-                done[name] = state
-        with errors.collected(), guard.cuts():
+        with parts.part("messages"):
+            messages = _keep_messages_small(pipeline, last.identity)
+        with parts.part():
+            unrepresentable = _keep_records_small(pipeline, ledger)
+        for name in ledger.found:
+            with parts.part(str(name)):
+                done[name] = ledger.errors.get(name) or _maintain_table(pipeline, spark, name, guard, simpler=simpler)
+        with parts.part(), guard.cuts():
             # syncs do not look at an idle table, and VACUUM will remove the files of the version that its cut names
             kept = {name: table.same_rows for name, table in done.items() if isinstance(table, TableKept)}
             show_in_latest_cut(pipeline.lake, last.identity, kept, kept)
@@ -121,22 +113,31 @@ def maintain(
         cuts,
         messages,
         tuple(starmap(_told, done.items())),
-        (*errors.found, *(table for table in done.values() if isinstance(table, CdcError))),
+        (*parts.errors, *(table for table in done.values() if isinstance(table, CdcError))),
         time.monotonic() - began,
         unrepresentable,
     )
 
 
-@dataclass(frozen=True)
-class _Errors:
-    found: list[CdcError] = field(default_factory=list)
+@dataclass
+class _Parts:
+    """The parts of the work. Each may fail alone."""
+
+    total: int
+    progress: Progress
+    begun: int = 0
+    errors: list[CdcError] = field(default_factory=list)
 
     @contextmanager
-    def collected(self) -> Iterator[None]:
+    def part(self, shown: str = "") -> Iterator[None]:
+        """``shown``: the step of progress that it is, empty for none."""
+        if shown:
+            self.progress(Step("maintain", shown, self.begun, self.total, "tables"))
+            self.begun += 1
         try:
             yield
         except CdcError as error:
-            self.found.append(error)
+            self.errors.append(error)
 
 
 @dataclass(frozen=True)
@@ -180,23 +181,22 @@ def _told(name: QualifiedName, done: TableKept | CdcError) -> TableMaintained:
     return TableMaintained(name, done.files, simplified=done.simplified)
 
 
-def _keep_messages_small(pipeline: Pipeline) -> Upkeep:
-    """No message is removed: they are the user's data."""
+def _keep_messages_small(pipeline: Pipeline, identity: SlotIdentity) -> Upkeep | None:
+    """No message is removed: they are the user's data. None if there is no messages table."""
+    if not has_messages_table(pipeline) or messages_state(pipeline.lake, identity) is None:
+        return None
     files = CountedFiles(decoded_path(pipeline.lake.messages), "window", MESSAGES_LAYOUT.schema)
     history = History.for_cuts(pipeline.retention.cuts)
     return keep_small(CountedTable(files, MESSAGES_LAYOUT, by_day=False), history.properties, None, history)
 
 
-def _has_records(state: TableState | CdcError) -> bool:
-    return isinstance(state, TableState) and bool(state.unrepresentable)
-
-
-def _keep_records_small(
-    pipeline: Pipeline, states: Iterable[TableState | CdcError], identity: SlotIdentity
-) -> Upkeep | None:
+def _keep_records_small(pipeline: Pipeline, ledger: Ledger) -> Upkeep | None:
+    """None if no table has records, and none may get one."""
+    states = ledger.states.values()
+    if not any(state.unrepresentable for state in states) and not any(map(pipeline.may_replace_values, ledger.found)):
+        return None
     for state in states:
-        if isinstance(state, TableState):
-            records_of(pipeline.lake, state, identity).add(state.unrepresentable.file)
+        records_of(pipeline.lake, state, ledger.identity).add(state.unrepresentable.file)
     return keep_records_small(pipeline.lake, pipeline.retention.change_log)
 
 
