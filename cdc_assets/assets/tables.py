@@ -47,8 +47,10 @@ from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.qualified_name import QualifiedName
 
 if TYPE_CHECKING:
+    from spark_jobs.apply.apply import CatchUpReport
     from spark_jobs.apply.table_applied import TableApplied
     from spark_jobs.change_log.chapters import Chapters
+    from spark_jobs.postgres.open_transactions import OpenTransaction
     from spark_jobs.repair.new_generations import NewGenerations
     from spark_jobs.run import Run
     from spark_jobs.snapshot.exporter import Exporter
@@ -106,9 +108,65 @@ def materialise_tables(context: dg.AssetExecutionContext, run: TableRun) -> Iter
     A table without a snapshot gets one first. Windows at or below a watermark are only marked as done; windows that are
     not landed are refused.
     """
+    applied = _applied(context, run)
+    in_source = source_tables(run.blueprint.pipeline, tuple(run.tables), context.log.warning)
+    stopped = {str(name): error for name, error in applied.failed.items()}
+    done = done_before(run.windows, run.windows[-1].hi, applied.chapters)
+    messages = applied.report.messages
+    if run.messages is not None and messages is not None:
+        if messages.error is not None:
+            stopped[MESSAGES] = messages.error
+        else:  # messages go on from one chapter to the next
+            catch_up_events(context, run.messages, (*landed_earlier(applied.chapters), *done))
+            yield messages_events(context, run.messages, run.windows, applied.markers, messages)
+    waiting = {table.name: table for table in applied.waiting}
+    for table in waiting.values():
+        yield from _waiting_events(context, run, table)
+    if waiting and not applied.begun.goes_on and not _shows_something(run):  # a run without any result is no success
+        stopped |= {str(name): applied.errors[name] for name in waiting}
+    for outcome in applied.report.tables:
+        if outcome.error is None:
+            catch_up_events(context, run.tables[outcome.name], done)
+            yield _table_events(context, run, applied, outcome, in_source.get(outcome.name))
+        elif outcome.name not in waiting:
+            stopped[str(outcome.name)] = outcome.error
+    _note_stopped(context, run, stopped)
+    yield from _stopped_events(
+        context, run, {name: error for name, error in stopped.items() if name not in map(str, waiting)}
+    )
+    if stopped:
+        raise failure_of(tuple(stopped.values()), run.blueprint.remedies)
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """What the engine has done for a run, in ``seconds``. ``markers``: those of the run's windows. ``begun``: the
+    generations that were begun; ``failed``: tables that could not be prepared."""
+
+    chapters: Chapters
+    markers: tuple[WindowMarker, ...]
+    report: CatchUpReport
+    begun: NewGenerations
+    failed: Mapping[QualifiedName, CdcError]
+    waits_for: OpenTransaction | None
+    seconds: float
+
+    @property
+    def errors(self) -> dict[QualifiedName, CdcError]:
+        applied = {outcome.name: outcome.error for outcome in self.report.tables if outcome.error}
+        return {**self.begun.errors, **applied}
+
+    @property
+    def waiting(self) -> tuple[TableWaiting, ...]:
+        """The tables whose snapshot waits for an open transaction, or is read in part."""
+        from spark_jobs.snapshot.table_waiting import tables_waiting
+
+        return tables_waiting(self.errors, self.waits_for)
+
+
+def _applied(context: dg.AssetExecutionContext, run: TableRun) -> _Applied:
     from spark_jobs.repair.repair import apply_and_repair
     from spark_jobs.snapshot.exporter import BRIEF, IN_TURNS, Exporter
-    from spark_jobs.snapshot.table_waiting import tables_waiting
 
     blueprint = run.blueprint
     started = time.monotonic()
@@ -132,34 +190,8 @@ def materialise_tables(context: dg.AssetExecutionContext, run: TableRun) -> Iter
         )
         begun = missing.begun.then(again)
         _log_begun(context, blueprint, begun, report.tables)
-        seconds = time.monotonic() - started
-    in_source = source_tables(blueprint.pipeline, tuple(run.tables), context.log.warning)
-    stopped = {str(name): error for name, error in missing.failed.items()}
-    done = done_before(run.windows, run.windows[-1].hi, chapters)
-    if run.messages is not None and report.messages is not None:
-        if report.messages.error is not None:
-            stopped[MESSAGES] = report.messages.error
-        else:  # messages go on from one chapter to the next
-            catch_up_events(context, run.messages, (*landed_earlier(chapters), *done))
-            yield messages_events(context, run.messages, run.windows, markers, report.messages)
-    errors = {**begun.errors, **{outcome.name: outcome.error for outcome in report.tables if outcome.error}}
-    waiting = {table.name: table for table in tables_waiting(errors, exporter.waits_for)}
-    for table in waiting.values():
-        yield from _waiting_events(context, run, table)
-    if waiting and not begun.goes_on and not _shows_something(run):  # a run without any result is no success
-        stopped |= {str(name): errors[name] for name in waiting}
-    for outcome in report.tables:
-        if outcome.error is None:
-            catch_up_events(context, run.tables[outcome.name], done)
-            yield _table_events(context, run, markers, outcome, begun, in_source.get(outcome.name), seconds)
-        elif outcome.name not in waiting:
-            stopped[str(outcome.name)] = outcome.error
-    _note_stopped(context, run, stopped)
-    yield from _stopped_events(
-        context, run, {name: error for name, error in stopped.items() if name not in map(str, waiting)}
-    )
-    if stopped:
-        raise failure_of(tuple(stopped.values()), blueprint.remedies)
+    seconds = time.monotonic() - started
+    return _Applied(chapters, markers, report, begun, missing.failed, exporter.waits_for, seconds)
 
 
 def _left_out(context: dg.AssetExecutionContext, run: TableRun) -> frozenset[QualifiedName]:
@@ -320,11 +352,9 @@ def _shown_at(
 def _table_events(
     context: dg.AssetExecutionContext,
     run: TableRun,
-    markers: Sequence[WindowMarker],
+    applied: _Applied,
     outcome: TableApplied,
-    begun: NewGenerations,
     in_source: SourceTable | None,
-    seconds: float,
 ) -> dg.MaterializeResult[Any]:
     """The events of one table: the numbers of each window, the table after the run, and its checks."""
     from spark_jobs.tables.ledger import Ledger
@@ -335,7 +365,7 @@ def _table_events(
         state = ledger.state_of(outcome.name)
         watermark = watermark_result(ledger, state, pipeline.relation(outcome.name), key, upto)
     replaced, version = unrepresentable_result(pipeline.lake, state, key), None if state is None else state.version
-    checks = [watermark, schema_result(key, _changed_by_ddl(outcome, begun)), replaced]
+    checks = [watermark, schema_result(key, _changed_by_ddl(outcome, applied.begun)), replaced]
     table = known_table_metadata(context.instance, key, version)
     if not table:  # otherwise the table has not changed, and need not be opened
         spark = run.blueprint.spark_of(context)
@@ -343,9 +373,9 @@ def _table_events(
     for window in run.windows:
         # Dagster stores the events of a range in no order, so each has the metadata of the table as a whole
         context.add_asset_metadata(
-            {**window_metadata(markers, window, pipeline.relation(outcome.name)), **table}, key, window.key
+            {**window_metadata(applied.markers, window, pipeline.relation(outcome.name)), **table}, key, window.key
         )
-    context.add_asset_metadata(_run_metadata(outcome, begun, seconds), key, run.windows[-1].key)
+    context.add_asset_metadata(_run_metadata(outcome, applied), key, run.windows[-1].key)
     check_keys = context.selected_asset_check_keys
     return dg.MaterializeResult(
         asset_key=key,
@@ -359,16 +389,16 @@ def _changed_by_ddl(outcome: TableApplied, begun: NewGenerations) -> str:
     return "; ".join((*outcome.columns, *reasons))
 
 
-def _run_metadata(outcome: TableApplied, begun: NewGenerations, seconds: float) -> Mapping[str, Any]:
+def _run_metadata(outcome: TableApplied, applied: _Applied) -> Mapping[str, Any]:
     """The numbers of the whole run, which applies its tables together. Only one window has them, so that plots do not
     repeat them."""
-    snapshot = next((table for table in begun.snapshots if table.name == outcome.name and table.reason), None)
-    changed = next((table for table in begun.modes if table.name == outcome.name), None)
+    snapshot = next((table for table in applied.begun.snapshots if table.name == outcome.name and table.reason), None)
+    changed = next((table for table in applied.begun.modes if table.name == outcome.name), None)
     read, state = outcome.partitions, outcome.state
     metadata = {
         "outcome": outcome.outcome,
         "rows_written": outcome.rows_written,
-        "run_seconds": round(seconds, 1),
+        "run_seconds": round(applied.seconds, 1),
         "delta_version": outcome.delta_version,
         "engine": outcome.engine,
         "strategy": outcome.strategy,
