@@ -18,7 +18,7 @@ from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, ConfigurationError, SnapshotGoesOnError, SnapshotWaitsError
-from spark_jobs.lake.messages_state import has_messages_table
+from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.flushed_wal import flushed_lsn
@@ -243,8 +243,8 @@ class Follower:
         self._missing = {n: why for n, why in self._missing.items() if n not in missing or n in failed}
         names = [name for name in self._names if name not in self._missing and self._may_try(name)]
         waiting = [name for name in self._names if name not in names]
-        messages = has_messages_table(run.pipeline)
-        report, again = apply_and_repair(run, names, exporter=self._exporter, excluding=waiting, messages=messages)
+        names += [MESSAGES_NAME] if has_messages_table(run.pipeline) else []
+        report, again = apply_and_repair(run, names, exporter=self._exporter, excluding=waiting)
         self._note({applied.name: applied.error for applied in report.tables})
         return begun.then(again), report
 

@@ -165,6 +165,7 @@ class _Applied:
 
 
 def _applied(context: dg.AssetExecutionContext, run: TableRun) -> _Applied:
+    from spark_jobs.lake.messages_state import MESSAGES_NAME
     from spark_jobs.repair.repair import apply_and_repair
     from spark_jobs.snapshot.exporter import BRIEF, IN_TURNS, Exporter
 
@@ -181,12 +182,11 @@ def _applied(context: dg.AssetExecutionContext, run: TableRun) -> _Applied:
         exporter.patience = BRIEF  # what waits for a snapshot from now on comes after the other tables
         report, again = apply_and_repair(
             engine_run,
-            tuple(run.tables),
+            (*run.tables, *([MESSAGES_NAME] if run.messages is not None else [])),
             exporter=exporter,
             excluding={*missing.failed, *_left_out(context, run)},
             waiting=missing.begun.waiting,
             upto=upto,
-            messages=run.messages is not None,
         )
         begun = missing.begun.then(again)
         _log_begun(context, blueprint, begun, report.tables)

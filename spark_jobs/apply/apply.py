@@ -14,7 +14,7 @@ from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import Cut, write_cut
-from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
+from spark_jobs.lake.messages_state import MESSAGES_NAME
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
@@ -44,40 +44,37 @@ def apply(
     *,
     excluding: Collection[QualifiedName] = (),
     upto: Lsn | None = None,
-    messages: bool | None = None,
     ledger: Ledger | None = None,
     uncaptured: int | None = None,
 ) -> CatchUpReport:
-    """Apply landed windows to ``names`` (default: all followed tables), each from its own watermark to the log's end.
+    """Apply landed windows to ``names``, each from its own watermark to the log's end. ``MESSAGES_NAME`` may be one of
+    them; by default they are all followed tables, and the messages table if the pipeline keeps one.
 
     Tables in ``excluding`` cannot go on: they are not touched and appear in no cut. ``upto`` stops at the last window
-    that ends at or before it. ``messages`` says whether the messages table is included, if the pipeline keeps one; by
-    default it is when ``names`` is None. A table that fails, or that another process is writing, is reported with its
-    error; the others are brought up to date. Where a day or an hour ends, a cut of all followed tables is written
-    before any of them goes on. ``ledger``: see ``plan_apply``. ``uncaptured``: the bytes of WAL that the caller
-    captures and applies after that, so that Spark can be told how much is ahead; None if nobody can tell. Raises
-    LakeError when there is no change log.
+    that ends at or before it. A table that fails, or that another process is writing, is reported with its error; the
+    others are brought up to date. Where a day or an hour ends, a cut of all followed tables is written before any of
+    them goes on. ``ledger``: see ``plan_apply``. ``uncaptured``: the bytes of WAL that the caller captures and applies
+    after that, so that Spark can be told how much is ahead; None if nobody can tell. Raises LakeError when there is no
+    change log.
     """
-    with_messages = has_messages_table(run.pipeline) and (names is None if messages is None else messages)
     done: dict[QualifiedName, TableApplied] = {}
-    report_names: tuple[QualifiedName, ...] = ()
+    asked_for: tuple[QualifiedName, ...] = ()
     plan: Plan | None = None
     with run.guarded() as run:
         while plan is None or plan.goes_on:
             failed = {name for name, applied in done.items() if applied.error is not None}
-            planned = partial(plan_apply, run, excluding={*excluding, *failed}, upto=upto)
-            with_messages = with_messages and MESSAGES_NAME not in failed
             ended = -1 if plan is None else plan.last.ordinal
-            plan = planned(names, messages=with_messages, ledger=None if done else ledger, ended=ended)
-            report_names = report_names or (*plan.tables, *([MESSAGES_NAME] if plan.messages else []))
+            planned = partial(plan_apply, run, excluding={*excluding, *failed}, upto=upto, ended=ended)
+            plan = planned(names, ledger=None if done else ledger)
+            asked_for = asked_for or plan.asked_for
             if plan.goes_on and not plan.shows_all_tables:  # the cut at the end needs the others too
-                plan = planned(messages=has_messages_table(run.pipeline), ended=ended)
+                plan = planned()
             if uncaptured is not None:
                 run.expect(partial(plan.is_little, run.pipeline.writes, uncaptured))
             now, cut = _apply(run, plan)
             done |= {name: applied.after(done.get(name)) for name, applied in now.items()}
-    tables = tuple(done[name] for name in report_names if name != MESSAGES_NAME)
-    return CatchUpReport(tables, cut, done.get(MESSAGES_NAME) if MESSAGES_NAME in report_names else None)
+    tables = tuple(done[name] for name in asked_for if name != MESSAGES_NAME)
+    return CatchUpReport(tables, cut, done.get(MESSAGES_NAME) if MESSAGES_NAME in asked_for else None)
 
 
 def _apply(run: Run, plan: Plan) -> tuple[dict[QualifiedName, TableApplied], Cut | None]:

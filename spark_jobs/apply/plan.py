@@ -13,7 +13,7 @@ from spark_jobs.apply.table_range import TableRange
 from spark_jobs.change_log.window_marker import WindowMarker, first_missing
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError, new_snapshot
-from spark_jobs.lake.messages_state import MESSAGES_NAME
+from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.write_limits import WriteLimits
@@ -26,7 +26,7 @@ from spark_jobs.writers.with_arrow.opened_table import file_bytes, opened_table
 
 @dataclass(frozen=True)
 class Plan:
-    """``tables`` are those asked for, in that order; ``messages`` says whether the messages table was asked for too.
+    """``asked_for``: the tables to bring further, in that order; ``MESSAGES_NAME`` may be one of them.
 
     ``followed`` are all tables of the pipeline that can go on. ``ledger`` says how far the tables are. ``work`` has
     one entry per table with something to apply. ``ahead`` are the landed windows that some table, or the messages
@@ -34,14 +34,23 @@ class Plan:
     a day or an hour ends with ``last``: all tables have to be in a cut before one of them is brought further.
     """
 
-    tables: tuple[QualifiedName, ...]
-    messages: bool
+    asked_for: tuple[QualifiedName, ...]
     followed: tuple[QualifiedName, ...]
     ledger: Ledger
     work: tuple[TableRange, ...]
     ahead: tuple[WindowMarker, ...]
     last: WindowMarker
     goes_on: bool = False
+
+    @property
+    def tables(self) -> tuple[QualifiedName, ...]:
+        """Those asked for, without the messages table."""
+        return tuple(name for name in self.asked_for if name != MESSAGES_NAME)
+
+    @property
+    def messages(self) -> bool:
+        """Whether the messages table was asked for."""
+        return MESSAGES_NAME in self.asked_for
 
     @property
     def shows_all_tables(self) -> bool:
@@ -70,21 +79,22 @@ def plan_apply(
     *,
     excluding: Collection[QualifiedName] = (),
     upto: Lsn | None = None,
-    messages: bool = False,
     ledger: Ledger | None = None,
     ended: int = -1,
 ) -> Plan:
-    """Plan ``names`` (default: all followed tables) without ``excluding``, up to the last window that ends at or before
-    ``upto``, or to the first end of a day or an hour after window ``ended``. ``ledger``: what a caller has just read of
-    all these tables, so that it is not read again.
+    """Plan ``names`` (default: all followed tables, and the messages table if the pipeline keeps one) without
+    ``excluding``, up to the last window that ends at or before ``upto``, or to the first end of a day or an hour after
+    window ``ended``. ``ledger``: what a caller has just read of all these tables, so that it is not read again.
 
     Raises LakeError when there is no change log.
     """
     run = run.of(resolved(run.pipeline))
     pipeline = run.pipeline
     followed = tuple(name for name in all_followed_names(pipeline) if name not in excluding)
-    tables = followed if names is None else tuple(name for name in names if name not in excluding)
-    asked_for = (*tables, MESSAGES_NAME) if messages else tables
+    if names is None:
+        names = (*followed, MESSAGES_NAME) if has_messages_table(pipeline) else followed
+    asked_for = tuple(name for name in names if name not in excluding)
+    tables = [name for name in asked_for if name != MESSAGES_NAME]
     ledger = ledger.only(asked_for) if ledger else Ledger.required(pipeline.lake).reading(asked_for)
     missing = {
         name: LakeError(f"{name} has no snapshot yet", hint=new_snapshot(name))
@@ -92,7 +102,7 @@ def plan_apply(
     }
     ledger = replace(ledger, errors={**ledger.errors, **missing})
     # upto is an LSN of the log's current chapter: all windows of earlier chapters come before it, whatever their LSNs
-    chapter, lowest = ledger.identity.chapter, _lowest(ledger, messages)
+    chapter, lowest = ledger.identity.chapter, _lowest(ledger, asked_for)
     if pipeline.periods and ledger.cut is not None:  # it may have been killed before the cut at an end was written
         lowest = min(lowest, ledger.cut.ordinal)
     ahead = tuple(
@@ -108,7 +118,7 @@ def plan_apply(
         if name in ledger.states and _has_work(pipeline, ledger.states[name], ahead)
     )
     last = ahead[-1] if ahead else ledger.last
-    return Plan(tables, messages, followed, ledger, work, ahead, last, bool(after))
+    return Plan(asked_for, followed, ledger, work, ahead, last, bool(after))
 
 
 def _first_end(ledger: Ledger, ahead: Sequence[WindowMarker], ended: int) -> int | None:
@@ -128,9 +138,8 @@ def _has_work(pipeline: Pipeline, state: TableState, ahead: Sequence[WindowMarke
     return first_missing(state.ordinal, later) is not None or any(concerns(marker, state) for marker in later)
 
 
-def _lowest(ledger: Ledger, messages: bool) -> int:
+def _lowest(ledger: Ledger, asked_for: Sequence[QualifiedName]) -> int:
     """The ordinal after which some table has windows to look at."""
-    is_missing = messages and MESSAGES_NAME in ledger.without_snapshot([MESSAGES_NAME])
-    if is_missing:  # the messages table's first commit covers the log from its beginning
-        return -1
+    if MESSAGES_NAME in ledger.without_snapshot(asked_for):
+        return -1  # its first commit covers the log from its beginning
     return min([ledger.last.ordinal, *(state.ordinal for state in ledger.states.values())])

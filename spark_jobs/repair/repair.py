@@ -66,14 +66,13 @@ def apply_and_repair(
     excluding: Collection[QualifiedName] = (),
     waiting: Mapping[QualifiedName, str] | None = None,
     upto: Lsn | None = None,
-    messages: bool | None = None,
 ) -> tuple[CatchUpReport, NewGenerations]:
     """``apply``, then ``repair`` what needs it, and bring the new generations to the same window.
 
     Returns the outcome of all tables, and the generations that were begun.
     """
     without, uncaptured = {*excluding, *(waiting or {})}, None if waiting else 0
-    report = apply(run, names, excluding=without, upto=upto, messages=messages, uncaptured=uncaptured)
+    report = apply(run, names, excluding=without, upto=upto, uncaptured=uncaptured)
     repaired = repair(run, report.tables, exporter, waiting=waiting)
     outcomes = {done.name: repaired.partly.outcome(done) for done in report.tables}
     begun = repaired.begun
@@ -81,7 +80,7 @@ def apply_and_repair(
         waits = tuple(replace(done, error=told_to_wait(done)) for done in outcomes.values())
         return replace(report, tables=waits), begun
     read = [name for name in begun.names if name not in begun.errors]
-    since = apply(run, read, upto=upto, messages=False) if read else None
+    since = apply(run, read, upto=upto) if read else None
     outcomes |= {done.name: done for done in (since.tables if since else ())}
     outcomes |= {n: replace(outcomes[n], error=error) for n, error in begun.errors.items() if n in outcomes}
     return replace(report, tables=tuple(outcomes.values()), cut=since.cut if since else report.cut), begun

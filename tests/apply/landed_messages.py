@@ -62,7 +62,7 @@ def land(pipeline: Pipeline, ordinal: int, messages: Sequence[bytes], changes: i
 
 def applied(pipeline: Pipeline, *, upto: Lsn | None = None) -> TableApplied:
     run = Run(pipeline, no_spark)
-    return apply_messages(run, plan_apply(run, upto=upto, messages=True))
+    return apply_messages(run, plan_apply(run, upto=upto))
 
 
 def rows(pipeline: Pipeline) -> list[dict[str, Any]]:

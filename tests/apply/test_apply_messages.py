@@ -188,7 +188,7 @@ def test_a_missing_window_is_a_gap(pipeline: Pipeline) -> None:
     land(pipeline, 2, [message(2)])
     third = land(pipeline, 3, [message(3)])
     run = Run(pipeline, no_spark)
-    outcome = apply_messages(run, replace(plan_apply(run, messages=True), ahead=(third,)))
+    outcome = apply_messages(run, replace(plan_apply(run), ahead=(third,)))
     assert "is at window 1, and the change log does not hold window 2" in str(outcome.error)
     assert contents(pipeline) == ["content 1"]
 
