@@ -180,7 +180,7 @@ class SnapshotOptions:
 @dataclass(frozen=True)
 class Retention:
     """``change_log``: how long windows stay in the change log and can be replayed. ``cuts``: how long cuts, and the
-    table versions that they name, can be read. What is still needed stays longer."""
+    table versions that they name, can be read. What is still needed is kept longer."""
 
     change_log: timedelta = timedelta(days=30)
     cuts: timedelta = timedelta(days=30)

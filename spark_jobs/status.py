@@ -126,7 +126,7 @@ _SHORT = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Answers:
     """What lake and source answered: the tables that are followed, and the errors of single ones. ``ledger``: None if
     nothing was landed yet. ``markers`` are those of the landed windows, beginning with the earliest that is the last
     one applied to some table. ``progress``: of snapshots that are read in chunks."""
@@ -183,17 +183,17 @@ def pipeline_status(pipeline: Pipeline) -> PipelineStatus:
     )
 
 
-def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Asked:
+def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Answers:
     """What the source answers; if it cannot be queried, what configuration and lake say."""
     names = configured_names(pipeline) or ()
-    answers = _asked_of_lake(names, ledger)
+    answers = _answers_of_lake(names, ledger)
     try:
         with connected(pipeline.source.dsn) as connection:
             at_source = AtSource(connection, pipeline).now()
             pipeline = at_source.pipeline
             if not names:
                 names = at_source.followed_names()
-                answers = _asked_of_lake(names, ledger)
+                answers = _answers_of_lake(names, ledger)
             if answers.ledger is not None:
                 answers = replace(answers, trouble=_trouble(at_source, answers, answers.ledger))
             elif find_slot(connection, pipeline.source.slot) is None:
@@ -206,27 +206,27 @@ def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Asked:
                 check_health(pipeline, ledger.last, health)
     except (SourceError, SlotError, GapError) as error:
         if not answers.names:
-            answers = _asked_of_lake(configured_names(matching_in_lake(pipeline)) or (), ledger)
+            answers = _answers_of_lake(configured_names(matching_in_lake(pipeline)) or (), ledger)
         return replace(answers, error=error)
     return answers
 
 
-def _asked_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _Asked:
+def _answers_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) -> _Answers:
     if ledger is None:
-        return _Asked(names, None, ())
+        return _Answers(names, None, ())
     ledger = ledger.opening(names)
     reached = min((state.ordinal for state in ledger.states.values()), default=ledger.last.ordinal)
     progress = snapshot_progress(ledger.lake, ledger.states)
-    return _Asked(names, ledger, ledger.log.markers(reached - 1), progress=progress)
+    return _Answers(names, ledger, ledger.log.markers(reached - 1), progress=progress)
 
 
-def _trouble(at_source: AtSource, answers: _Asked, ledger: Ledger) -> Mapping[QualifiedName, CdcError]:
+def _trouble(at_source: AtSource, answers: _Answers, ledger: Ledger) -> Mapping[QualifiedName, CdcError]:
     """Errors of tables that were followed until now."""
     stopped = stopped_tables(at_source, tuple(ledger.found), ledger.found)
     return {**_changed(at_source, answers, ledger), **{table.name: table.error for table in stopped}}
 
 
-def _changed(at_source: AtSource, answers: _Asked, ledger: Ledger) -> Mapping[QualifiedName, CdcError]:
+def _changed(at_source: AtSource, answers: _Answers, ledger: Ledger) -> Mapping[QualifiedName, CdcError]:
     """Changes that cost the table a new snapshot: those that are landed, and those since the last window."""
     connection, pipeline = at_source.connection, at_source.pipeline
     trouble: dict[QualifiedName, CdcError] = {}
@@ -260,7 +260,7 @@ def _log_status(ledger: Ledger, flushed: Lsn | None, lag: Lag | None) -> LogStat
     return LogStatus(ledger.last.ordinal, end, _behind(end, flushed), lag.seconds if lag else None)
 
 
-def _table_status(name: QualifiedName, late: _Late, answers: _Asked, *, read_again: bool) -> TableStatus:
+def _table_status(name: QualifiedName, late: _Late, answers: _Answers, *, read_again: bool) -> TableStatus:
     ledger = answers.ledger
     state = ledger.found.get(name) if ledger else None
     if ledger is None or state is None:

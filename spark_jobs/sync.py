@@ -122,12 +122,12 @@ def sync(
 
 def _rounds(run: Run, exporter: Exporter, done: _Done) -> CaptureReport:
     """Bring the tables that can go on to the WAL that is flushed now; those that changed in between are read again."""
-    done.held.clear()
+    done.partly_waiting.clear()
     for _ in range(_ROUNDS):
         captured = _follow(run, done)
         repaired = repair(run, done.to_repair(), exporter)
         done.add_partitions(repaired.partly)
-        if not repaired.begun.names and done.held.issuperset(table.name for table in repaired.partly.tables):
+        if not repaired.begun.names and done.partly_waiting.issuperset(table.name for table in repaired.partly.tables):
             return captured
         # a table may change while it is read: then the next round reads it once more
         if repaired.begun.names:
@@ -150,7 +150,7 @@ def _follow(run: Run, done: _Done) -> CaptureReport:
             upto = captured.upto
             if not captured.caught_up:
                 capturing = begin_capture(upto)
-            excluding = {*done.failed, *done.waiting, *done.held}
+            excluding = {*done.failed, *done.waiting, *done.partly_waiting}
             # a table that waits for its snapshot may be large
             uncaptured = None if done.waiting else max(0, upto - captured.landed_end)
             done.add(apply(run, excluding=excluding, ledger=done.ledger_after(captured), uncaptured=uncaptured))
@@ -195,8 +195,8 @@ def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
 class _Done:
     """What one sync has done so far. ``last``: the log's newest marker that it knows. ``ledger``: how far log and
     tables are, until a table is written. ``waiting``: tables whose snapshot is still to be taken, each with its reason.
-    ``failed`` ones are not tried again. ``goes_on``: the snapshot of some of them is read in part. ``held``: tables of
-    which partitions wait for a snapshot."""
+    ``failed`` ones are not tried again. ``goes_on``: the snapshot of some of them is read in part. ``partly_waiting``:
+    tables of which partitions wait for a snapshot."""
 
     prepared: Prepared
     last: WindowMarker
@@ -204,7 +204,7 @@ class _Done:
     waiting: Mapping[QualifiedName, str]
     failed: set[QualifiedName] = field(default_factory=set)
     goes_on: bool = False
-    held: set[QualifiedName] = field(default_factory=set)
+    partly_waiting: set[QualifiedName] = field(default_factory=set)
     begun: NewGenerations = field(default_factory=NewGenerations)
     windows: list[WindowMarker] = field(default_factory=list)
     tables: dict[QualifiedName, list[TableApplied]] = field(default_factory=dict)
@@ -246,7 +246,7 @@ class _Done:
             rounds = self.tables.get(table.name, ())
             self.tables[table.name] = [*(done for done in rounds if done.error is None), table]
             if isinstance(table.error, SnapshotWaitsError):
-                self.held.add(table.name)
+                self.partly_waiting.add(table.name)
 
     def add(self, report: CatchUpReport) -> None:
         self.ledger = None
@@ -258,7 +258,7 @@ class _Done:
     @property
     def waits(self) -> bool:
         """Whether a table, or partitions of one, wait for a snapshot."""
-        return bool(self.waiting or self.held)
+        return bool(self.waiting or self.partly_waiting)
 
     def to_repair(self) -> tuple[TableApplied, ...]:
         """The tables whose last outcome is an error, except those that cannot be read."""

@@ -71,7 +71,7 @@ def net_of_regions(work: TableRange, regions: RegionsRead) -> Iterator[tuple[Net
             raise SchemaChangeError.because(work.name, "it was truncated, and partitions of it came or went")
         whole = _Whole.of(work, regions, net)
         small = None if work.opened is None else whole.on_driver(work.opened)
-        with whole.on_executors() if small is None else whole.held(*small) as (source, read):
+        with whole.on_executors() if small is None else whole.from_memory(*small) as (source, read):
             yield source, PartitionsRead(regions.reason, read, str(regions.lsn))
 
 
@@ -166,7 +166,7 @@ class _Whole:
         return pa.concat_tables(parts), rows.num_rows, misfits
 
     @contextmanager
-    def held(self, rows: pa.Table, read: int, misfits: Misfits) -> Iterator[tuple[NetSource, int]]:
+    def from_memory(self, rows: pa.Table, read: int, misfits: Misfits) -> Iterator[tuple[NetSource, int]]:
         """What is written, and how many rows the regions have in the source; of rows as ``on_driver`` returns them."""
         with frame_of(rows, self.columns, self.work) as (frame, stage):
             source = self._source(frame, rows.num_rows, key_range_of(rows, self.columns.shape), misfits)

@@ -293,7 +293,7 @@ def _read(
         limit = session.pipeline.windows.halved_bytes
         if worth_halving(session.control, slot, window, options, limit):
             try:
-                halves = read_in_halves(session.bulk(), session.beside(), slot, window, options)
+                halves = read_in_halves(session.bulk(), session.second_bulk(), slot, window, options)
                 _log.debug("window %s is read in halves", window)
                 return halves
             except SourceUnreachableError as error:  # no second connection could be opened

@@ -42,7 +42,7 @@ def worth_halving(control: Connection, slot: str, window: Window, options: Optio
 
 @contextmanager
 def read_in_halves(
-    bulk: dbapi.Connection, beside: dbapi.Connection, slot: str, window: Window, options: Options
+    bulk: dbapi.Connection, second_bulk: dbapi.Connection, slot: str, window: Window, options: Options
 ) -> Iterator[Iterable[pa.RecordBatch]]:
     """The messages of the window as ``read_window`` gives them through a copy, for a plugin with binary output.
 
@@ -55,7 +55,7 @@ def read_in_halves(
         ExitStack() as opened,
         ThreadPoolExecutor(1, thread_name_prefix="second-half") as ahead,
     ):
-        second = ahead.submit(opened.enter_context, read_copy(beside, slot, Window(middle, window.hi), options))
+        second = ahead.submit(opened.enter_context, read_copy(second_bulk, slot, Window(middle, window.hi), options))
         with read_copy(bulk, slot, Window(window.lo, middle), options) as first:
             yield _in_turn(first, second)
 

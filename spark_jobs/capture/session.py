@@ -27,13 +27,13 @@ from spark_jobs.tables.selected_columns import require_withheld
 
 @dataclass(frozen=True)
 class CaptureSession:
-    """The connections and the state that capturing needs. ``bulk`` connects with its first call, and
-    so does ``beside``, for the second half of a large window. ``checkpoint`` is the log's last marker. ``clock``: of a
-    pipeline with time partitions."""
+    """The connections and the state that capturing needs. ``bulk`` connects with its first call, and so does
+    ``second_bulk``, which reads the second half of a large window. ``checkpoint`` is the log's last marker. ``clock``:
+    of a pipeline with time partitions."""
 
     at_source: AtSource
     bulk: Callable[[], dbapi.Connection]
-    beside: Callable[[], dbapi.Connection]
+    second_bulk: Callable[[], dbapi.Connection]
     identity: SlotIdentity
     checkpoint: WindowMarker
     slot: Slot
@@ -71,7 +71,7 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
         slot = following_slot(at_source, checkpoint, identity)
         with ExitStack() as connections:
             # half the time of a run that finds no window
-            bulk, beside = (
+            bulk, second_bulk = (
                 cache(lambda: connections.enter_context(bulk_connection(conninfo(source.dsn)))) for _ in range(2)
             )
             if slot.lsn < checkpoint.window.hi:
@@ -79,4 +79,4 @@ def capture_session(pipeline: Pipeline) -> Iterator[CaptureSession]:
                 check_landed_again(at_source, bulk(), checkpoint, slot)
                 slot = replace(slot, confirmed_flush_lsn=advance_slot(control, source.slot, checkpoint.window.hi))
             clock = source_clock(control) if pipeline.periods else None
-            yield CaptureSession(at_source, bulk, beside, identity, checkpoint, slot, clock)
+            yield CaptureSession(at_source, bulk, second_bulk, identity, checkpoint, slot, clock)

@@ -19,7 +19,8 @@ _WORD = 8  # bytes
 _LONG = 256  # bytes, from which on a value is hashed by itself: fewer have so many words than a step is worth
 _PIECE = 16_384  # rows hashed at a time: what is known of them stays in the processor's cache
 _FACTOR, _NULL = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x9E3779B97F4A7C15)
-_SPARE_BITS = 3  # of a table of hashes' first bits: an eighth of it is filled, so most rows that are not there end here
+# of a table of hashes' first bits: an eighth of it is filled, so these bits rule out most rows that are not in it
+_SPARE_BITS = 3
 
 
 def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -153,8 +154,8 @@ def _hash_bytes(values: pa.Array, hashes: np.ndarray) -> None:
         return
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     begin, end = int(offsets[0]), int(offsets[-1])
-    held = values.buffers()[2]
-    data = np.concatenate([np.frombuffer(held or b"", np.uint8)[begin:end], np.zeros(_WORD, np.uint8)])
+    buffer = values.buffers()[2]
+    data = np.concatenate([np.frombuffer(buffer or b"", np.uint8)[begin:end], np.zeros(_WORD, np.uint8)])
     words = as_strided(data[:_WORD].view("<u8"), shape=(end - begin + 1,), strides=(1,))
     starts = offsets[:-1].astype(np.int64) - begin
     lengths = np.diff(offsets).astype(np.int64)

@@ -34,7 +34,7 @@ _MOST_COMMITS = 200
 _ANY = -(1 << 63)
 _MEETS = "meets the condition"  # no column of a table has this name
 # a sync reads the file of the newest window several times, once for each table
-_HELD_BYTES, _HELD_IN_MEMORY_BYTES = 1 << 20, 32 << 20
+_SMALL_BYTES, _REMEMBERED_BYTES = 1 << 20, 32 << 20
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _SmallFiles(Recent[pa.Table]):
     most = 8
 
     def is_too_much(self, values: OrderedDict[str, pa.Table]) -> bool:
-        return super().is_too_much(values) or sum(each.nbytes for each in values.values()) > _HELD_IN_MEMORY_BYTES
+        return super().is_too_much(values) or sum(each.nbytes for each in values.values()) > _REMEMBERED_BYTES
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def rows_where(mask: pa.Array, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_small(file: DataFile) -> bool:
-    return file.size <= _HELD_BYTES
+    return file.size <= _SMALL_BYTES
 
 
 def _data_file(action: Mapping[str, Any]) -> DataFile:

@@ -22,7 +22,7 @@ class Generation:
     """``word``: that of the table's ``Fingerprint`` at the snapshot, empty if unknown. ``missing_operations``: those
     that its publications leave out, so it may hold a row whose key is inserted again. ``mode``, ``types``: those that
     it was written with; the configuration may have others by now. ``mask``: the word of the masks that its hashes were
-    made with (``TableMask.word``), empty if no column is masked. ``commit_columns``: those that its rows have, beside
+    made with (``TableMask.word``), empty if no column is masked. ``commit_columns``: those that its rows have, besides
     the columns of the mode. ``shows``: the source table, where that has another name than the lake's. ``is_empty``: the
     snapshot has no rows of the source (``Table.begins_empty``)."""
 

@@ -1,4 +1,4 @@
-"""How the data files of a table are arranged, and which properties of Delta it has beside ours."""
+"""How the data files of a table are arranged, and which properties of Delta it has besides ours."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ CommitColumn = Literal["_commit_lsn", "_commit_time"]
 
 @dataclass(frozen=True)
 class Form:
-    """Which rows a table keeps, and which of the ``commit_columns`` they have beside the columns of the mode."""
+    """Which rows a table keeps, and which of the ``commit_columns`` they have besides the columns of the mode."""
 
     mode: Mode = "mirror"
     commit_columns: tuple[CommitColumn, ...] = ()

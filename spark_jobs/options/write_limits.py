@@ -10,7 +10,7 @@ class WriteLimits:
     """Bytes and rows; nobody configures them. Tests hand in others.
 
     ``on_driver_bytes``, ``on_driver_rows``: the most bytes of messages of one table that the driver decodes, and the
-    most changes, each of which takes two or three hundred bytes beside its message; larger ranges go to executors.
+    most changes, each of which takes two or three hundred bytes besides its message; larger ranges go to executors.
     ``in_turn_bytes``: with the engine ``auto``, larger ranges are decoded on the driver, too, so much at a time, if the
     table's files have ``in_passing_bytes`` or less. These are written again each time, but that takes a second or two:
     a backlog of 1.9 GiB, in windows of 256 MiB, took 27 s so, and 60 by executors.

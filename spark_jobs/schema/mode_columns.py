@@ -1,5 +1,5 @@
-"""The columns that a table has beside the source's: which commit last wrote a row, when it was deleted, how long it was
-valid, or which change it records."""
+"""The columns that a table has besides the source's: which commit last wrote a row, when it was deleted, how long it
+was valid, or which change it records."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def misfit(index: int) -> str:
     return f"x{index}"
 
 
-# beside these, of rows of changes: the LSN of the commit that made the row what it is
+# in addition to these, for rows of changes: the LSN of the commit that made the row what it is
 MISFIT_LSN = NetField("misfit_lsn", pa.int64(), "bigint")
 
 

@@ -149,7 +149,7 @@ class TableToRead:
         if self.work.pipeline.schema_policy(self.name).add != "ignore" or (before := self.state()) is None:
             return frozenset()
         by_number = self._is_of_same_table(before, facts.relid)
-        return added_since(facts, self._held(before), by_number=by_number)
+        return added_since(facts, self._lake_columns(before), by_number=by_number)
 
     def _is_of_same_table(self, before: TableState, relid: int) -> bool:
         """Whether the lake's table was made from this very table, so that its attribute numbers mean the same."""
@@ -157,7 +157,7 @@ class TableToRead:
         same_cluster = identity.stream[0] == identity.system_identifier
         return before.relid == relid and (same_cluster or not is_of_earlier_chapter(before, identity.chapter))
 
-    def _held(self, before: TableState) -> Sequence[DeltaColumn]:
+    def _lake_columns(self, before: TableState) -> Sequence[DeltaColumn]:
         """The columns of the lake's table."""
         opened = opened_table(self.path, before.version)
         return opened.columns if opened is not None else table_columns(self.work.run.spark(), self.path)
@@ -244,7 +244,7 @@ class PlannedTable(TableToRead):
         policy = self.work.pipeline.schema_policy(self.name)
         if self.work.asked or not policy.refused_in_snapshots:
             return
-        lake_columns, kept = self._held(before), before.differing.kept_numbers
+        lake_columns, kept = self._lake_columns(before), before.differing.kept_numbers
         # with other chosen types or masks the lake's types differ whatever the source did
         types = (before.generation.types, before.generation.mask) == (self.options.types, self.mask)
         by_number = self._is_of_same_table(before, self.read.shape.relid)

@@ -189,7 +189,7 @@ class _ExportedRows:
         """With the table's past rows, in memory."""
         table, read = self.table, MisfitsRead()
         rows = table.read.values_on_driver(table.source, read.note)
-        table_rows = None if rows is None else target.held(table.work.pipeline.writes)
+        table_rows = None if rows is None else target.all_rows(table.work.pipeline.writes)
         if rows is None or table_rows is None:
             return None
         (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]

@@ -59,7 +59,7 @@ def test_rows_of_many_files_are_those_of_a_filter(
     counted: CountedFiles, monkeypatch: pytest.MonkeyPatch, least: int, held: int
 ) -> None:
     """Where all, most, few or none of a row group meet the condition; of large files and of small ones."""
-    monkeypatch.setattr(counted_files, "_HELD_BYTES", held)
+    monkeypatch.setattr(counted_files, "_SMALL_BYTES", held)
     for first in (0, 5, 15):
         appended(counted, *range(first, first + 6))
     files, text = counted.after(-1), pc.field("text")

@@ -50,7 +50,7 @@ def corrected(
     """
     change = _Change(staged, net, doubtful)
     pieces = in_threads(change.without_changed, files)
-    old_rows = pa.concat_tables([piece.held for piece in pieces]) if pieces else change.no_rows
+    old_rows = pa.concat_tables([piece.old_rows for piece in pieces]) if pieces else change.no_rows
     rows, without_values = change.with_kept_values(old_rows)
     if unknown is not None:
         earlier = unknown.filter(pc.invert(_are_among(unknown, change.keys)))
@@ -61,12 +61,12 @@ def corrected(
 
 @dataclass(frozen=True)
 class _Piece:
-    """What becomes of one file: it is ``kept``, or its other rows are in those ``added``. ``held``: its rows of keys
-    for which a value was not sent."""
+    """What becomes of one file: it is ``kept``, or its other rows are in those ``added``. ``old_rows``: its rows of
+    keys for which a value was not sent."""
 
     kept: tuple[AddAction, ...]
     added: tuple[AddAction, ...]
-    held: pa.Table
+    old_rows: pa.Table
 
 
 class _Change:

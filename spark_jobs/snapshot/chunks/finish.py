@@ -66,7 +66,7 @@ _ATTEMPTS = 5
 
 def finished(chunked: ChunkedTable, done: ReadSoFar) -> TableSnapshot:
     """The table's new snapshot. Raises VoidPlanError if the table must be read from the start, and what capturing,
-    reading, decoding and writing raise; then what is read stays."""
+    reading, decoding and writing raise; then what is read so far is kept."""
     work, read, plan = chunked.work, chunked.read, chunked.plan
     now = ColumnsNow(read.shape)
     doubtful: pa.Table | None = None  # after the first correction, only those rows that are read again

@@ -36,7 +36,7 @@ class ArrowDdl:
     def rewrite(self, shape: TableShape, provenance: Provenance) -> int | None:
         shape = shape.with_commit_columns(provenance.generation.commit_columns)
         target = WholeTable.of(self.opened.path, shape, provenance)
-        rows = None if target is None or target.before is None else target.held(self.limits)
+        rows = None if target is None or target.before is None else target.all_rows(self.limits)
         if target is None or rows is None:
             return None
         attnums = {column.attnum for column in self.opened.columns}

@@ -137,7 +137,8 @@ class CopiesChange:
 
 @dataclass
 class _Leaving:
-    """``rows`` of a table, and of each how many ``copies`` have still to go; ``is_left``: which added rows stay."""
+    """``rows`` of a table, and how many ``copies`` of each are still to be deleted. ``is_left``: which of the added
+    rows are written."""
 
     rows: DistinctRows
     copies: np.ndarray
@@ -145,7 +146,7 @@ class _Leaving:
     _lock: Lock = field(default_factory=Lock)
 
     def take(self, places: np.ndarray) -> np.ndarray:
-        """Which of the table's rows go that are equal to those at these places."""
+        """Which of the table's rows that are equal to those at these places are deleted."""
         with self._lock:
             goes: np.ndarray = _turns(places) < self.copies[places]
             np.subtract.at(self.copies, places[goes], 1)

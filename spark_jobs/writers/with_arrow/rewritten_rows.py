@@ -72,12 +72,13 @@ class RowChange(Protocol):
         """Whether it has to see all rows of the table that it may touch before any are ``kept``."""
 
     def touches(self, parts: Iterable[pa.Table]) -> bool:
-        """Whether one of these rows of the table may go, or get other values. ``parts``: the ``matched_columns`` at
-        least."""
+        """Whether one of these rows of the table may be deleted, or get other values. ``parts``: at least the
+        ``matched_columns``."""
 
     def added(self, most: int) -> list[RowPiece] | None:
-        """The rows that are written beside those that are kept, in pieces of ``most`` rows at most. None if the net
-        change takes away a row that nobody has, or has to be left to Spark. Ask before any rows are kept."""
+        """The rows that are written in addition to those that are kept, in pieces of ``most`` rows at most. None if the
+        net change deletes a row that the table does not have, or has to be left to Spark. Ask before any rows are
+        kept."""
 
     def kept(self, table_rows: pa.Table) -> pa.Table:
         """What is left of these rows of the table, in its columns as they are written. Asked once for each row, by
@@ -85,7 +86,7 @@ class RowChange(Protocol):
 
     @property
     def is_done(self) -> bool:
-        """Whether all rows that go were among those that it was asked about."""
+        """Whether all rows to be deleted were among those that it was asked about."""
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,9 @@ class WrittenFiles:
 class WholeTable:
     """The table at ``path``, with ``columns`` of the source and those of ``mode``. ``physical`` and ``ids``: the names
     and numbers of all of them in the data files, in the same order; without column mapping they have their own names,
-    and no numbers. ``before``: the table as it is now, None if there is none. ``keeps``: what becomes of its rows: they
-    stay beside those of the files; or some are among these, so that nobody may commit in between; or nothing.
-    ``said``: what the source says about the table; None: as before."""
+    and no numbers. ``before``: the table as it is now, None if there is none. ``keeps``: which of its rows it has
+    after the commit: all, and those of the files; or some, which are in the files too, so that nobody may commit in
+    between; or none. ``said``: what the source says about the table; None: as before."""
 
     path: Location
     columns: tuple[LakeColumn, ...]
@@ -149,7 +149,7 @@ class WholeTable:
         """How to write the data files: the values of the columns, under their physical names."""
         return file_layout(written_columns(self.columns, self.mode), self.physical, self.ids, stem=STEM)
 
-    def held(self, limits: WriteLimits) -> pa.Table | None:
+    def all_rows(self, limits: WriteLimits) -> pa.Table | None:
         """All rows that the table has now, in its new columns: null in those that are new. None if they are too many to
         be written again here, or if Spark has to convert them. Raises LakeError."""
         assert self.before is not None

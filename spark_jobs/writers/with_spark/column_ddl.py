@@ -51,7 +51,7 @@ class SparkDdl:
             if changes.dropped:
                 names = ", ".join(quoted(column.name) for column in changes.dropped)
                 own.sql(f"ALTER TABLE {table} DROP COLUMNS ({names})")
-            for old, new in _renames(changes, held=[column.name for column in table_columns(own, path)]):
+            for old, new in _renames(changes, lake_names=[column.name for column in table_columns(own, path)]):
                 own.sql(f"ALTER TABLE {table} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
             if changes.added:
                 # SQL cannot give a column metadata
@@ -90,10 +90,10 @@ class SparkDdl:
             return committed_version(own, path, provenance)
 
 
-def _renames(changes: ColumnChanges, held: Sequence[str]) -> list[tuple[str, str]]:
+def _renames(changes: ColumnChanges, lake_names: Sequence[str]) -> list[tuple[str, str]]:
     """Old and new names, in an order in which each new name is free. Names may be swapped, passed on from column to
     column, or differ only in case: such columns get a temporary name first."""
-    names, new_names = {name.lower() for name in held}, {new.name.lower() for _, new in changes.renamed}
+    names, new_names = {name.lower() for name in lake_names}, {new.name.lower() for _, new in changes.renamed}
     crossing = {
         new.attnum for old, new in changes.renamed if new.name.lower() in names or old.name.lower() in new_names
     }

@@ -94,15 +94,15 @@ def _going(rows: DataFrame, shape: TableShape) -> DataFrame:
 
 
 def _joined(table: DataFrame, going: DataFrame, shape: TableShape, how: str) -> DataFrame:
-    """The table's rows of which copies go, or those of which none go. The hash alone is the join's key: then Spark
-    neither sorts nor looks up all columns of all rows."""
+    """The table's rows of which copies are deleted, or those of which none are. The hash alone is the join's key: then
+    Spark neither sorts nor looks up all columns of all rows."""
     from pyspark.sql import functions as fn
 
     names = [quoted(column.name) for column in shape.columns]
     hashed = fn.expr(_hash(names, shape)).alias(_HASH)
-    held = table.select(hashed, *(fn.col(name).alias(value(i)) for i, name in enumerate(names)))
+    hashed_rows = table.select(hashed, *(fn.col(name).alias(value(i)) for i, name in enumerate(names)))
     equal = _equal((f"t.{value(i)}" for i in _places(shape)), shape)
-    return held.alias("t").join(going.alias("s"), fn.expr(f"t.{_HASH} = s.{_HASH} AND {equal}"), how).drop(_HASH)
+    return hashed_rows.alias("t").join(going.alias("s"), fn.expr(f"t.{_HASH} = s.{_HASH} AND {equal}"), how).drop(_HASH)
 
 
 def _hash(values: Iterable[str], shape: TableShape) -> str:
@@ -154,7 +154,7 @@ def _newest_left(rows: DataFrame, net: NetSource, table_rows: DataFrame | None) 
     counted = sides.select(
         goes.alias("goes"),
         (fn.count(fn.lit(1)).over(equal) - 1 - goes).alias("left_over"),
-        # what goes comes first, then the copies by their age
+        # the deletes come first, then the copies by their age
         fn.row_number().over(equal.orderBy(fn.desc("going"), *age)).alias("place"),
         is_delete.alias("is_delete"),
         *_names(shape),

@@ -36,7 +36,7 @@ _VERSIONS_ARE_LEFT = "DELTA_FEATURE_DROP_CHECKPOINT_PROTECTION_WAIT_FOR_RETENTIO
 
 @dataclass(frozen=True)
 class FeatureKept:
-    """``reason``: why it stays, and what would allow to drop it."""
+    """``reason``: why the table keeps it, and what would have to change before it can be dropped."""
 
     name: str
     reason: str
@@ -95,8 +95,8 @@ def _are_unwanted(detail: Row) -> bool:
 
 
 def _drop_protection(spark: SparkSession, path: Location, history: History) -> str:
-    """Why it stays; empty if it is dropped. Before Delta looks which versions are left, it removes those that are older
-    than the property says, by default a day: then versions that cuts name could not be read."""
+    """Why the table keeps it; empty if it is dropped. Before Delta looks which versions are left, it removes those that
+    are older than the property says, by default a day: then versions that cuts name could not be read."""
     set_properties(spark, path, {_LOG_STAYS: interval(history.log)})
     try:
         spark.sql(f"ALTER TABLE {delta_identifier(path)} DROP FEATURE {_PROTECTION} TRUNCATE HISTORY")
