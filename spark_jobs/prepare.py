@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.capture.slot_preparation import prepare_slot
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.lake.messages_state import MESSAGES_NAME, has_messages_table
@@ -58,28 +59,12 @@ def prepare(pipeline: Pipeline) -> Prepared:
         ledger = ledger and ledger.reading(all_names)
         stopped = stopped_tables(at_source, names, ledger.found if ledger else {})
         if ledger is None:
-            if not names:
-                raise nothing_followed(pipeline)
-            for table in stopped:
-                singly = pipeline.names_singly(pipeline.relation(table.name))
-                if isinstance(table.error, ConfigurationError) and singly:
-                    raise table.error
-            if len(stopped) == len(names):
-                raise all_stopped(stopped)
+            _require_followable(pipeline, names, stopped)
         elif ("binary", "true") not in ledger.identity.options:
             # no window may be read in binary before every table can be
             require_readable(at_source, names)
         halted = {table.name for table in stopped}
-        tables = tuple(name for name in names if name not in halted)
-        try:
-            last = prepare_slot(at_source, tables)
-        except TablesLockedError as error:
-            locked = pipeline.by_name(tables, error.errors)
-            tables = tuple(name for name in tables if name not in locked)
-            if not tables:
-                raise
-            stopped = (*stopped, *(TableStopped(name, why) for name, why in locked.items()))
-            last = prepare_slot(at_source, tables)
+        last, tables, locked = _slot_prepared(at_source, tuple(name for name in names if name not in halted))
         flushed = flushed_lsn(connection)
     ledger = replace(ledger, last=last) if ledger else Ledger(pipeline.lake, last)
     began = BegunGenerations(pipeline, ledger, masks)
@@ -91,4 +76,31 @@ def prepare(pipeline: Pipeline) -> Prepared:
         began = replace(began, ledger=ledger)
         needing = tuple(name for name in needing if began.needs_another(name))
     missing = {name: began.why_from_source(name) for name in needing}
-    return Prepared(pipeline, ledger, flushed, tables, missing, stopped)
+    return Prepared(pipeline, ledger, flushed, tables, missing, (*stopped, *locked))
+
+
+def _require_followable(pipeline: Pipeline, names: Sequence[QualifiedName], stopped: Sequence[TableStopped]) -> None:
+    """Raises the error if none of the tables can be followed, or if the configuration is wrong about one."""
+    if not names:
+        raise nothing_followed(pipeline)
+    for table in stopped:
+        singly = pipeline.names_singly(pipeline.relation(table.name))
+        if isinstance(table.error, ConfigurationError) and singly:
+            raise table.error
+    if len(stopped) == len(names):
+        raise all_stopped(stopped)
+
+
+def _slot_prepared(
+    at_source: AtSource, tables: tuple[QualifiedName, ...]
+) -> tuple[WindowMarker, tuple[QualifiedName, ...], tuple[TableStopped, ...]]:
+    """``prepare_slot`` for those of the tables that another session has not locked, at least one; third are the
+    others."""
+    try:
+        return prepare_slot(at_source, tables), tables, ()
+    except TablesLockedError as error:
+        locked = at_source.pipeline.by_name(tables, error.errors)
+        others = tuple(name for name in tables if name not in locked)
+        if not others:
+            raise
+    return prepare_slot(at_source, others), others, tuple(TableStopped(name, why) for name, why in locked.items())
