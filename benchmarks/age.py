@@ -14,9 +14,10 @@ from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.slot_observation import markers_since, observe
 from spark_jobs.configuration import Pipeline
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import prepare, sync
+from spark_jobs.sync import sync
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

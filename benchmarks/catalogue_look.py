@@ -9,13 +9,14 @@ import psycopg
 
 from benchmarks.measurement import Measurement, median_of
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.fingerprints import fingerprint_words
 from spark_jobs.postgres.slot import drop_slot
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.sync import capture, prepare
 from spark_jobs.tables.followed_tables import watched_tables
 
 _COUNTS = (10, 1000)

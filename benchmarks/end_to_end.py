@@ -12,12 +12,12 @@ from benchmarks.measurement import Measurement, median_of, timed
 from benchmarks.workload import Size
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.apply.apply import apply
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.delta.table import open_table
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,13 +21,15 @@ from spark_jobs.apply.apply import apply
 from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
 from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.table_range import TableRange
+from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import MergeEngine, Pipeline
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.lake.table_state import table_state
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import capture, prepare, snapshot
+from spark_jobs.snapshot.snapshot import snapshot
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.row_compare import compare
 

@@ -10,10 +10,11 @@ from benchmarks.measurement import Measurement, median_of
 from benchmarks.workload import Size, make_changes, make_table
 from cdc_assets.changes_source import FORMAT, ChangesSource
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logged_changes.changes import changes
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.sync import capture, prepare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

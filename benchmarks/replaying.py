@@ -9,10 +9,11 @@ from benchmarks.following import check_equal
 from benchmarks.measurement import Measurement, timed
 from benchmarks.workload import MIXED, Size, make_changes
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.apply.apply import apply
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
-from spark_jobs.sync import apply, capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

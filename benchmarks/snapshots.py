@@ -13,9 +13,10 @@ from benchmarks.sync_process import sync_alone
 from benchmarks.workload import Size, copy_out, make_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import prepare, snapshot
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.verify import verify
 

@@ -12,10 +12,12 @@ from benchmarks.following import check_equal
 from benchmarks.measurement import Measurement, timed
 from benchmarks.workload import ROW, Size, make_table
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.apply.apply import apply
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import MergeEngine, Pipeline
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import apply, capture, sync
+from spark_jobs.sync import sync
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

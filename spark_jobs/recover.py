@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from spark_jobs.capture.capture import capture
 from spark_jobs.capture.chapter import begin_chapter
 from spark_jobs.capture.continuity import nothing_to_recover
 from spark_jobs.change_log.window_marker import WindowMarker
@@ -18,6 +19,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import BreakError, CdcError
 from spark_jobs.lake.drop_mark import landed_end, refuse_half_removed
 from spark_jobs.postgres.connection import connected
+from spark_jobs.prepare import prepare
 from spark_jobs.progress import Progress, silent
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.repair.new_generations import NewGenerations, begin_generations
@@ -28,7 +30,6 @@ from spark_jobs.snapshot.exporter import BRIEF, Exporter, Patience
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.sync import capture, prepare
 from spark_jobs.tables.at_source import AtSource
 from spark_jobs.tables.stopped_tables import TableStopped, stopped_tables
 

@@ -35,7 +35,6 @@ from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.retries import again_when_lost
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import IN_TURNS, Exporter, Patience
-from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.table_waiting import TableWaiting, tables_waiting
 from spark_jobs.spark.provider import SparkProvider
@@ -46,8 +45,6 @@ _log = logging.getLogger(__name__)
 
 # how often a table is read again at most in one sync; each round is one more cause
 _ROUNDS = 2
-
-__all__ = ["Prepared", "SyncReport", "apply", "begin_generations", "capture", "prepare", "snapshot", "sync"]
 
 
 @dataclass(frozen=True)

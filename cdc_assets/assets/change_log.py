@@ -52,7 +52,7 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     from spark_jobs.capture.capture import capture_windows
     from spark_jobs.change_log.commit_times import window_times
     from spark_jobs.change_log.log import ChangeLog
-    from spark_jobs.sync import prepare
+    from spark_jobs.prepare import prepare
 
     pipeline = blueprint.pipeline
     windows = windows_of(context.partition_keys)

@@ -55,8 +55,9 @@ def snapshot_assets(blueprint: Blueprint) -> dg.AssetsDefinition:
 def _take(
     context: dg.AssetExecutionContext, blueprint: Blueprint, tables: Mapping[dg.AssetKey, QualifiedName]
 ) -> Iterator[dg.MaterializeResult[Any]]:
+    from spark_jobs.prepare import prepare
     from spark_jobs.snapshot.exporter import IN_FULL, Exporter
-    from spark_jobs.sync import prepare, snapshot
+    from spark_jobs.snapshot.snapshot import snapshot
 
     pipeline = blueprint.pipeline
     names = [table for key, table in tables.items() if key in context.selected_asset_keys]

@@ -246,8 +246,8 @@ def _begin_missing(context: dg.AssetExecutionContext, run: TableRun, engine_run:
     If the source is down or the slot is lost, tables that already have a snapshot still get what is landed.
     """
     from spark_jobs.lake.table_state import has_delta_table
-    from spark_jobs.repair.new_generations import NewGenerations
-    from spark_jobs.sync import begin_generations, prepare
+    from spark_jobs.prepare import prepare
+    from spark_jobs.repair.new_generations import NewGenerations, begin_generations
 
     pipeline = run.blueprint.pipeline
     try:

@@ -13,8 +13,8 @@ from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.capture.capture import CaptureReport, capture
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.prepare import prepare
 from spark_jobs.readable_size import size
-from spark_jobs.sync import prepare
 
 
 @click.command("capture")

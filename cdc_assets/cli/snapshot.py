@@ -16,9 +16,10 @@ from cdc_assets.cli.table_reports import snapshot_table
 from cdc_assets.cli.terminal import Terminal
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from spark_jobs.options.table_pattern import TablePattern
+from spark_jobs.prepare import prepare
 from spark_jobs.run import Run
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
-from spark_jobs.sync import prepare, snapshot
 from spark_jobs.tables.followed_tables import configured_names, require_followed
 
 

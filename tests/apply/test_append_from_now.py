@@ -12,7 +12,7 @@ from spark_jobs.configuration import Pipeline, SnapshotOptions, Table
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import snapshot
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark, synced_without_spark

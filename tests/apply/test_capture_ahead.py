@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from spark_jobs import sync as of_sync
+from spark_jobs.apply.apply import apply
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.errors import LakeError
@@ -43,7 +44,7 @@ def ordinal(pipeline: Pipeline) -> int:
 def test_the_next_window_is_landed_before_the_last_is_applied(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply, rounds = of_sync.apply, [ordinal(pipeline)]
+    rounds = [ordinal(pipeline)]
 
     def late(*arguments: Any, uncaptured: int, **others: Any) -> Any:
         rounds.append(rounds[-1] + 1)

@@ -15,7 +15,8 @@ from spark_jobs.configuration import Pipeline, PluginName
 from spark_jobs.errors import SourceError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pydantic import SecretStr
 
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline, PluginName, Table, TablePatterns
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.cuts import latest_cut
@@ -19,7 +20,7 @@ from spark_jobs.options.table_mode import Mode, holds_changes
 from spark_jobs.options.table_pattern import TablePattern
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import SyncReport, capture, sync
+from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.apply.several_modes import in_modes

@@ -24,8 +24,9 @@ from spark_jobs.options.column_options import ColumnOptions, OnUnrepresentable
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.schema.misfits import MOST_RECORDS
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.apply.replaced_values import (

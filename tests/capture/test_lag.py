@@ -13,7 +13,7 @@ from spark_jobs.capture.lag import Lag, lag_behind
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import WindowLimits
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.sync import prepare
+from spark_jobs.prepare import prepare
 from tests.fixtures.pipelines import MakePipeline
 from tests.fixtures.servers import Database
 

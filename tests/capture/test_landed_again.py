@@ -13,7 +13,7 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
 from spark_jobs.logicalrep.lsn import Window
 from spark_jobs.postgres.flushed_wal import flushed_lsn
-from spark_jobs.sync import prepare
+from spark_jobs.prepare import prepare
 from spark_jobs.verify.verify import verify
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import MakePipeline, pipeline_of

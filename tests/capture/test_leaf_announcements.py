@@ -11,8 +11,9 @@ import pytest
 
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import ColumnSelection, Table
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.sync import prepare, sync
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.capture.leaves import MADE, REASON

@@ -11,7 +11,7 @@ from spark_jobs.doctor.table_checks import publication_and_table_checks
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.privileges import role_privileges
-from spark_jobs.sync import prepare
+from spark_jobs.prepare import prepare
 from tests.fixtures.pipelines import MakePipeline
 from tests.fixtures.servers import Database
 

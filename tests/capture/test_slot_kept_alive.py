@@ -8,7 +8,7 @@ import pytest
 
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
-from spark_jobs.sync import prepare
+from spark_jobs.prepare import prepare
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import fresh_database, started
 

@@ -16,8 +16,8 @@ from cdc_assets.configuration.health_model import HealthModel
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.logicalrep.lsn import Window
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.sync import prepare
 from tests.dagster.pipeline_under_dagster import UnderDagster, under_dagster
 from tests.fixtures.servers import Database
 

@@ -19,13 +19,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.errors import CdcError
+from spark_jobs.prepare import prepare
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.spark.session import spark_session
-from spark_jobs.sync import SyncReport, capture, prepare, snapshot, sync
+from spark_jobs.sync import SyncReport, sync
 from tests.fault_campaign.order import Order
 from tests.fixtures.standby_process import DONE, READY
 from tests.spark.followed_pipeline import Followed

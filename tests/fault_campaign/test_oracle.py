@@ -13,7 +13,7 @@ from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import RelationCounts, WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn, Window
-from spark_jobs.sync import prepare
+from spark_jobs.prepare import prepare
 from tests.change_log.identity import IDENTITY
 from tests.fault_campaign.checks import check, gaps
 from tests.fault_campaign.complaints import foreign_tracebacks, told, unclear

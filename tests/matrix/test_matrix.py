@@ -21,6 +21,7 @@ from psycopg import sql
 from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.capture.plugins import plugin_options
 from spark_jobs.configuration import Lake, Pipeline, Source, Table, WindowLimits
@@ -28,9 +29,10 @@ from spark_jobs.errors import ConfigurationError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.flushed_wal import flushed_lsn
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import apply, prepare, snapshot
+from spark_jobs.snapshot.snapshot import snapshot
 from tests.fixtures.row_compare import compare
 from tests.fixtures.server_binaries import VERSIONS
 from tests.fixtures.servers import Database, fresh_database

@@ -13,11 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_jobs.apply.apply import apply
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.run import Run
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.spark.session import spark_session
-from spark_jobs.sync import apply, snapshot, sync
+from spark_jobs.sync import sync
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

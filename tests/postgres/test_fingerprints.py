@@ -14,8 +14,8 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline, WindowLimits
 from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.fingerprints import Watched, fingerprints
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.sync import prepare
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

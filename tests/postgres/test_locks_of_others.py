@@ -10,8 +10,9 @@ import pytest
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import PreconditionError
 from spark_jobs.postgres import publication
+from spark_jobs.prepare import prepare
 from spark_jobs.recover import recover
-from spark_jobs.sync import prepare, sync
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.pipelines import pipeline_of

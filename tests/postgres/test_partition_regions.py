@@ -9,8 +9,8 @@ import pytest
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
+from spark_jobs.prepare import prepare
 from spark_jobs.schema.region_conditions import in_spark
-from spark_jobs.sync import prepare
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 

@@ -27,7 +27,8 @@ from spark_jobs.errors import CdcError, NeedsSnapshotError
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.apply.several_modes import in_modes
 from tests.fixtures.pipelines import pipeline_of

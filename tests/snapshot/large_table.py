@@ -18,9 +18,9 @@ from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot.exporter import PATIENT, Exporter
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.spark.provider import SparkProvider
-from spark_jobs.sync import snapshot
 from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Retention
 from spark_jobs.errors import LakeInUseError, SnapshotWaitsError
 from spark_jobs.maintain.maintain import maintain
@@ -22,7 +23,7 @@ from spark_jobs.snapshot.chunks import finish
 from spark_jobs.snapshot.chunks.read_plan import ReadPlan
 from spark_jobs.snapshot.chunks.read_record import ReadRecord, plans
 from spark_jobs.snapshot.exporter import Exporter
-from spark_jobs.sync import capture, snapshot
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.writers.with_arrow.whole_table import WrittenFiles
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark

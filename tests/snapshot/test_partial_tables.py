@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Lake, Retention, Table
 from spark_jobs.delta.files import files_below
 from spark_jobs.drop.drop import drop
@@ -20,7 +21,6 @@ from spark_jobs.snapshot.chunks import partial_table
 from spark_jobs.snapshot.chunks.partial_table import PartialTable
 from spark_jobs.status import pipeline_status
 from spark_jobs.storage import Storage, StoreSettings
-from spark_jobs.sync import capture
 from spark_jobs.verify.verify import verify
 from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from tests.fixtures.no_spark import no_spark, synced_without_spark

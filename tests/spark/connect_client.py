@@ -19,8 +19,9 @@ from spark_jobs.errors import CdcError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot import table_read
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.spark.session import spark_session
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.sync import sync
 from tests.spark.held_session import Gate, Step, held_session
 
 

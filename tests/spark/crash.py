@@ -26,9 +26,10 @@ from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.recover import recover
 from spark_jobs.run import Run
 from spark_jobs.snapshot import snapshot as snapshots
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.spark.session import spark_session
 from spark_jobs.storage import Location
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.sync import sync
 from spark_jobs.writers import table_writer
 from spark_jobs.writers.table_commit import Provenance
 from spark_jobs.writers.with_arrow import whole_table

@@ -18,7 +18,8 @@ from spark_jobs.prepare import prepare
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.sync import sync
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night

@@ -14,8 +14,9 @@ from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import ColumnSelection, Pipeline, Table
 from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.errors import CdcError, ConfigurationError, PreconditionError, SourceError
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.sync import prepare, sync
+from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database

@@ -14,8 +14,9 @@ from spark_jobs.configuration import Lake, Pipeline
 from spark_jobs.errors import CdcError, LakeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.storage import Storage, StoreSettings
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.sync import sync
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of

@@ -24,8 +24,9 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.pipelines import pipeline_of

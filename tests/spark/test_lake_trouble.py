@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import MergeEngine
 from spark_jobs.errors import CdcError, LakeError
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.storage import Location
-from spark_jobs.sync import apply, prepare, snapshot, sync
+from spark_jobs.sync import sync
 from tests.fixtures.disks import Disk, small_disk
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

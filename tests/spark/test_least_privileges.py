@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.capture.capture import capture
 from spark_jobs.doctor import Verdict, diagnose
 from spark_jobs.maintain.maintain import maintain
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import recover
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import capture, prepare, sync
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.documented_grants import TABLES, documented_role, documented_statements, documented_tables
 from tests.fixtures.pipelines import pipeline_of

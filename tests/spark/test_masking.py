@@ -24,11 +24,12 @@ from spark_jobs.lake.table_state import table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.column_options import ChosenType, ChosenTypes, ColumnOptions
 from spark_jobs.options.table_mode import Mode
+from spark_jobs.prepare import prepare
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
-from spark_jobs.sync import prepare, sync
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures import row_compare

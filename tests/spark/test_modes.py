@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import MergeEngine, Table
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
-from spark_jobs.sync import capture, sync
+from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Retention, Table
 from spark_jobs.errors import LakeError, NeedsSnapshotError, OvertakenError
 from spark_jobs.maintain.maintain import maintain
@@ -18,7 +19,7 @@ from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.replay import change_mode
 from spark_jobs.run import Run
-from spark_jobs.sync import SyncReport, capture, sync
+from spark_jobs.sync import SyncReport, sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.row_compare import compare
 from tests.fixtures.servers import Database

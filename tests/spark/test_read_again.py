@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import NeedsSnapshotError, SchemaChangeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot import snapshot_budget
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import apply, snapshot, sync
+from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal, read_again, synced

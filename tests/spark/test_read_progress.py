@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.prepare import prepare
 from spark_jobs.progress import Step
 from spark_jobs.run import Run
 from spark_jobs.snapshot import planned_table
 from spark_jobs.snapshot import read_progress as read_progress_module
-from spark_jobs.sync import prepare, snapshot
+from spark_jobs.snapshot.snapshot import snapshot
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal

@@ -16,6 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import RECOVER, BreakError, PreconditionError
 from spark_jobs.lake.cuts import latest_cut
@@ -24,7 +25,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.recover import RecoverReport, recover
 from spark_jobs.replay.consistent_cut import consistent_cut
 from spark_jobs.run import Run
-from spark_jobs.sync import SyncReport, apply, sync
+from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.verify import verify
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database, fresh_database, started

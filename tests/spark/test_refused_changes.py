@@ -16,8 +16,9 @@ from spark_jobs.options.schema_policy import SchemaPolicy
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal, in_public, read_again, synced

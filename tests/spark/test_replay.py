@@ -12,6 +12,7 @@ import pytest
 
 from cdc_assets.cli import replay as replay_command
 from cdc_assets.cli.invocation import run
+from spark_jobs.capture.capture import capture
 from spark_jobs.errors import ConfigurationError, GapError, LakeError, OvertakenError, SchemaChangeError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
@@ -22,7 +23,6 @@ from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.replay.replay import replay
 from spark_jobs.run import Run
-from spark_jobs.sync import capture
 from tests.cli.command import DSN_VARIABLE, configured
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.apply.apply import apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Table
@@ -15,7 +16,7 @@ from spark_jobs.options.table_mode import Mode
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import apply, sync
+from spark_jobs.sync import sync
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc_assets.demo.embedded_postgres import PostgresServer
+from spark_jobs.apply.apply import apply
 from spark_jobs.apply.apply_tables import apply_table
 from spark_jobs.apply.plan import plan_apply
 from spark_jobs.capture.capture import capture
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import apply
 from spark_jobs.writers.table_features import MAPPED_NAMES
 from spark_jobs.writers.with_spark.delta_table import add_features, table_columns
 from tests.at_night import at_night

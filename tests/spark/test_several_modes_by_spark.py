@@ -15,7 +15,8 @@ from spark_jobs.replay.as_of import table_as_of
 from spark_jobs.replay.landed_windows import LandedWindows
 from spark_jobs.replay.rebuild import rebuild
 from spark_jobs.run import Run
-from spark_jobs.sync import SyncReport, snapshot, sync
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.sync import SyncReport, sync
 from spark_jobs.verify.verify import verify
 from tests.apply.several_modes import in_modes
 from tests.fixtures.pipelines import pipeline_of

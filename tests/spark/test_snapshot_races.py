@@ -19,9 +19,10 @@ from spark_jobs.errors import AlteredWhileReadError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot import snapshot_tables, snapshot_work, table_read
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.snapshot_tables import write_snapshot
 from spark_jobs.spark.session_conf import RUNTIME_CONF
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.altered_tables import assert_equal, read_again, synced

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_jobs.apply.apply import apply
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Table, WindowLimits
 from spark_jobs.errors import PreconditionError, SchemaChangeError
@@ -15,8 +16,9 @@ from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.status import pipeline_status
-from spark_jobs.sync import apply, snapshot, sync
+from spark_jobs.sync import sync
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database

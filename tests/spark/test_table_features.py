@@ -18,7 +18,8 @@ from spark_jobs.maintain.maintain import maintain
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.sync import sync
 from spark_jobs.writers.with_spark.simpler_table import TableSimplified
 from tests.at_night import at_night
 from tests.fixtures.no_spark import synced_without_spark

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
+from spark_jobs.apply.apply import apply
 from spark_jobs.apply.apply_tables import apply_tables
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.capture.capture import capture
@@ -17,7 +18,8 @@ from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.postgres.write_guard import write_guard
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import apply, snapshot, sync
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.spark.followed_pipeline import Followed

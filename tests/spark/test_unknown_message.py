@@ -18,7 +18,8 @@ from spark_jobs.errors import DecodeError
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.slot import read_window
 from spark_jobs.run import Run
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.sync import sync
 from tests.fixtures.pipelines import pipeline_of
 from tests.fixtures.servers import Database
 from tests.log_rows import log_rows

@@ -19,7 +19,8 @@ from spark_jobs.errors import SlotError
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
-from spark_jobs.sync import snapshot, sync
+from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.sync import sync
 from spark_jobs.verify.compare_table import Thoroughness
 from spark_jobs.verify.shown_version import shown_version
 from spark_jobs.verify.table_verified import Difference, DifferingRow, KeyValue, RowCounts, TableVerified

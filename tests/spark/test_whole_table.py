@@ -17,11 +17,13 @@ import pytest
 from spark_jobs.configuration import Pipeline, SparkOptions
 from spark_jobs.errors import ConnectionLostError, UnrepresentableError
 from spark_jobs.postgres.bulk_read import BulkConnect
+from spark_jobs.prepare import prepare
 from spark_jobs.run import Run
 from spark_jobs.snapshot import planned_table
 from spark_jobs.snapshot.range_read import Batches, RangeQuery, read_range
+from spark_jobs.snapshot.snapshot import snapshot
 from spark_jobs.snapshot.table_read import SnapshotSource
-from spark_jobs.sync import prepare, snapshot, sync
+from spark_jobs.sync import sync
 from tests.fixtures.no_spark import SparkIsStarted, no_spark
 from tests.fixtures.object_store import BUCKET, ObjectStore
 from tests.fixtures.pipelines import MakePipeline
