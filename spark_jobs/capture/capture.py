@@ -6,7 +6,7 @@ Each of the three steps can be repeated, so a crash between any two of them lose
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -114,23 +114,17 @@ def capture_windows(pipeline: Pipeline, windows: Sequence[Window], *, progress: 
     return attempt()
 
 
-def land_window(
-    session: CaptureSession,
-    window: Window,
-    *,
-    on_batch: Callable[[int], None],
-    ends: tuple[datetime, ...] = (),
-) -> WindowMarker:
+def land_window(session: CaptureSession, window: Window, *, ends: tuple[datetime, ...] = ()) -> WindowMarker:
     """Read one window and commit it to the log; the slot is not advanced.
 
-    ``on_batch`` is called after each batch with the number of messages so far. Returns the window's marker. The window
-    ends earlier than asked if a day or an hour ends within it; ``ends``: those that are known to end with it.
+    Returns the window's marker. The window ends earlier than asked if a day or an hour ends within it; ``ends``: those
+    that are known to end with it.
     """
     try:
-        (marker,) = _land(session, (window,), on_batch, ends)
+        (marker,) = _land(session, (window,), ends)
         return marker
     except PeriodEndsError as period_end:
-        return land_window(session, Window(window.lo, period_end.lsn), on_batch=on_batch, ends=period_end.ends)
+        return land_window(session, Window(window.lo, period_end.lsn), ends=period_end.ends)
     except (ReadWithoutError, UnmappedFileError) as error:
         if error.option not in dict(session.identity.options):
             raise
@@ -138,29 +132,26 @@ def land_window(
             raise  # someone created the slot as two-phase; it may no longer send what was prepared
         _log.warning("%s; reading it again without %s", error, error.option)
         identity = replace(session.identity, options=without(session.identity.options, error.option))
-        return land_window(replace(session, identity=identity), window, on_batch=on_batch, ends=ends)
+        return land_window(replace(session, identity=identity), window, ends=ends)
 
 
 def _land(
-    session: CaptureSession,
-    windows: Sequence[Window],
-    on_batch: Callable[[int], None],
-    ends: tuple[datetime, ...] = (),
+    session: CaptureSession, windows: Sequence[Window], ends: tuple[datetime, ...] = ()
 ) -> Iterator[WindowMarker]:
     """Read adjacent windows with one call of the server and commit them one by one: each is landed when its marker is
     yielded."""
     span = Window(windows[0].lo, windows[-1].hi)
     may_peek = partial(_may_peek, session, span.lo)
     if span.size <= session.pipeline.windows.peek_bytes and may_peek():
-        yield from _land_through(session, windows, "peek", on_batch, ends)
+        yield from _land_through(session, windows, "peek", ends)
         return
     try:
-        yield from _land_through(session, windows, "copy", on_batch, ends)
+        yield from _land_through(session, windows, "copy", ends)
     except NoSpareSlotError as error:
         if not may_peek():
             raise
         _log.warning("%s; reading the slot itself", error)
-        yield from _land_through(session, windows, "peek", on_batch, ends)
+        yield from _land_through(session, windows, "peek", ends)
 
 
 def _capture(
@@ -172,34 +163,29 @@ def _capture(
         number = sum(window.hi <= landed[-1].window.hi for window in windows) if landed else 0
         progress(Step("capture", f"{windows[number]}, {messages:,} messages", number, len(windows), "windows"))
 
-    most = len(windows)
+    most, session = len(windows), replace(session, on_batch=show)
     while left := _not_landed(windows, session.checkpoint.window.hi):
         show(0)
         of_one_call = _of_one_call(session, left)[:most]
-        session = _landed_and_advanced(session, of_one_call, landed, on_batch=show)
+        session = _landed_and_advanced(session, of_one_call, landed)
         most = 2 * most if session.checkpoint.window.hi == of_one_call[-1].hi else 1
     if ends := _ends_of_quiet_periods(session):
         end = session.checkpoint.window.hi
-        session = _landed_and_advanced(session, (Window(end, end),), landed, on_batch=lambda _: None, ends=ends)
+        session = _landed_and_advanced(session, (Window(end, end),), landed, ends)
     landed_end = session.checkpoint.window.hi
     progress(Step("capture", f"landed to {landed_end}", len(windows), len(windows), "windows"))
     return CaptureReport(tuple(landed), landed_end >= end, landed_end, end)
 
 
 def _landed_and_advanced(
-    session: CaptureSession,
-    windows: Sequence[Window],
-    landed: list[WindowMarker],
-    *,
-    on_batch: Callable[[int], None],
-    ends: tuple[datetime, ...] = (),
+    session: CaptureSession, windows: Sequence[Window], landed: list[WindowMarker], ends: tuple[datetime, ...] = ()
 ) -> CaptureSession:
     """Land the windows of one call, or fewer. The slot advances once for all of them, since over a backlog that takes
     the server nearly as long as to pass over it once more."""
     if len(windows) == 1:
-        markers = iter([land_window(session, windows[0], on_batch=on_batch, ends=ends)])
+        markers = iter([land_window(session, windows[0], ends=ends)])
     else:
-        markers = _land_several(session, windows, on_batch)
+        markers = _land_several(session, windows)
     for marker in markers:
         landed.append(marker)
         session = replace(session, checkpoint=marker)
@@ -208,13 +194,11 @@ def _landed_and_advanced(
     return session
 
 
-def _land_several(
-    session: CaptureSession, windows: Sequence[Window], on_batch: Callable[[int], None]
-) -> Iterator[WindowMarker]:
+def _land_several(session: CaptureSession, windows: Sequence[Window]) -> Iterator[WindowMarker]:
     """Land them, up to the first that cannot be read with others: ``land_window`` reads it, or says why it cannot."""
     _log.debug("%d windows from %s on are read with one call", len(windows), windows[0].lo)
     try:
-        yield from _land(session, windows, on_batch)
+        yield from _land(session, windows)
     except (DecodeError, PeriodEndsError, SourceError) as error:
         _log.info("%s; the windows from there on are read one by one", error)
 
@@ -240,7 +224,6 @@ def _land_through(
     session: CaptureSession,
     windows: Sequence[Window],
     through: Literal["copy", "peek"],
-    on_batch: Callable[[int], None],
     ends: tuple[datetime, ...],
 ) -> Iterator[WindowMarker]:
     # after the windows' ends are fixed: by now every table with changes in them exists, even if created since the last
@@ -265,7 +248,7 @@ def _land_through(
             periods = periods and replace(periods, ends=ends)
             reader = call.window(number, window)
             landing = WindowLanding(session, window, reader, look, tables, periods, announced, changed)
-            if not session.at_source.log.land(session.identity, number, landing.rows(batches, on_batch)):
+            if not session.at_source.log.land(session.identity, number, landing.rows(batches)):
                 raise GapError(
                     f"window {number} is landed already: another process landed it in the meantime",
                     hint="run it again: it continues from there",

@@ -29,7 +29,8 @@ from spark_jobs.tables.selected_columns import require_withheld
 class CaptureSession:
     """The connections and the state that capturing needs. ``bulk`` connects with its first call, and so does
     ``second_bulk``, which reads the second half of a large window. ``checkpoint`` is the log's last marker. ``clock``:
-    of a pipeline with time partitions."""
+    of a pipeline with time partitions. ``on_batch`` is called after each batch of a window, with the number of its
+    messages so far."""
 
     at_source: AtSource
     bulk: Callable[[], dbapi.Connection]
@@ -38,6 +39,7 @@ class CaptureSession:
     checkpoint: WindowMarker
     slot: Slot
     clock: SourceClock | None = None
+    on_batch: Callable[[int], None] = lambda _: None
 
     @property
     def pipeline(self) -> Pipeline:

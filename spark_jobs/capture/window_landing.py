@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ class WindowLanding:
     def ordinal(self) -> int:
         return self.session.next_ordinal
 
-    def rows(self, batches: Iterator[pa.RecordBatch], on_batch: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Of the log, with the catalogue's facts and the marker. Raises what reading raises, and PeriodEndsError."""
         look, reader = self.look, self.reader
         if look.fingerprints:
@@ -57,7 +57,7 @@ class WindowLanding:
             if new:
                 look.note_reasons(partitions_of_a_name(new, batch))
             yield batch
-            on_batch(reader.messages)
+            self.session.on_batch(reader.messages)
         if look.is_truncated_by_others:
             identity = self.session.identity
             look.note_subtransactions(

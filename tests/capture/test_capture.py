@@ -142,7 +142,7 @@ def test_killed_between_landing_and_advance(database: Database, make_pipeline: M
     with capture_session(pipeline) as session:
         [(flushed,)] = database.execute("SELECT pg_current_wal_flush_lsn()::text")
         window = Window(start, Lsn.parse(str(flushed)))
-        marker = land_window(session, window, on_batch=lambda _: None)
+        marker = land_window(session, window)
     before = changes(pipeline)
     assert slot_position(database) == start
     report = capture(pipeline, upto=window.hi)
@@ -253,9 +253,9 @@ def test_concurrent_writer_of_the_log_is_refused(database: Database, make_pipeli
     workload(database, rounds=1)
     with capture_session(pipeline) as session:
         window = Window(session.checkpoint.window.hi, Lsn(session.checkpoint.window.hi + 512))
-        marker = land_window(session, window, on_batch=lambda _: None)
+        marker = land_window(session, window)
         with pytest.raises(CdcError, match="landed already"):
-            land_window(session, window, on_batch=lambda _: None)
+            land_window(session, window)
         assert advance_slot(session.control, session.identity.slot, marker.window.hi) == window.hi
     assert len(ChangeLog(pipeline.lake.change_log).markers()) == 2
 

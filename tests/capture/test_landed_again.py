@@ -28,7 +28,7 @@ def landed_and_not_advanced(pipeline: Pipeline) -> None:
     """As after a crash between the two."""
     with capture_session(pipeline) as session:
         window = Window(session.checkpoint.window.hi, flushed_lsn(session.control))
-        land_window(session, window, on_batch=lambda _: None)
+        land_window(session, window)
 
 
 @pytest.mark.parametrize("streamed_first", [True, False])

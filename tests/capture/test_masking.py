@@ -287,5 +287,5 @@ def test_a_window_that_was_landed_under_another_mask_is_recognised(database: Dat
         with capture_session(masked("email") if not number else of_now) as session:
             end = session.checkpoint.window.hi
             (window, *_) = plan_windows(end, session.slot.lsn, flushed_lsn(session.control), pipeline.windows)
-            land_window(session, window, on_batch=lambda _: None)
+            land_window(session, window)
     assert capture(pipeline).caught_up

@@ -159,7 +159,7 @@ def _land(pipeline: Pipeline, *, die_after_a_batch: bool) -> None:
             if die_after_a_batch and messages:
                 _die()
 
-        land_window(session, window, on_batch=on_batch)
+        land_window(replace(session, on_batch=on_batch), window)
         _die()
 
 
