@@ -18,7 +18,7 @@ from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import LakeError
 from spark_jobs.forget.forget_records import forget_records
-from spark_jobs.forget.forget_rows import RowsForgotten, forget_rows, require_fit
+from spark_jobs.forget.forget_rows import RowsForgotten, TableToErase, forget_rows
 from spark_jobs.forget.logged_traces import LoggedTraces, logged_traces
 from spark_jobs.forget.row_keys import refuse_if_at_source, row_keys
 from spark_jobs.postgres.connection import Connection, connected
@@ -77,15 +77,16 @@ def forget(
             for each in names:
                 locks.enter_context(run.guard.table(each))
             refuse_if_at_source(source, keys_of_rows)  # a row that was inserted meanwhile may be in the table already
-            states = [require_fit(run, each, keys_of_rows, last) for each in names]
+            to_erase = [TableToErase(run, each, keys_of_rows, last) for each in names]
+            states = [each.state() for each in to_erase]
             traces = logged_traces(pipeline.lake, keys_of_rows, last.ordinal)
             progress(Step("forget", "change log", 0, 1 + len(names), "parts"))
             _forget_changes(run, source, traces)
             forget_records(pipeline.lake, keys_of_rows, states, last.identity)
             tables: list[RowsForgotten] = []
-            for each in names:
-                progress(Step("forget", str(each), 1 + len(tables), 1 + len(names), "parts"))
-                tables.append(forget_rows(run, each, keys_of_rows, last))
+            for work in to_erase:
+                progress(Step("forget", str(work.name), 1 + len(tables), 1 + len(names), "parts"))
+                tables.append(forget_rows(work))
     return ForgetReport(relation, len(keys_of_rows.texts), traces.count, tuple(tables), time.monotonic() - began)
 
 

@@ -74,60 +74,71 @@ class _Erased:
     version: int
 
 
-def require_fit(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker) -> TableState:
-    """The table's state. Raises CdcError if rows of the table cannot be forgotten as it is now."""
-    state = table_state(run.pipeline.lake, name, last.identity)
-    if state is None or state.is_lost:
-        raise LakeError(f"{name} has no snapshot in the lake", hint="`postgres-cdc sync` takes it")
-    if why := why_masked_otherwise(state.generation.mask, keys.facts.mask):
-        raise NeedsSnapshotError.because(name, why)
-    if any(plan.name == name for plan in plans(run.pipeline.lake)):
-        raise LakeError(f"a snapshot of {name} is not read to its end", hint="`postgres-cdc sync` reads on")
-    return state
+@dataclass(frozen=True)
+class TableToErase:
+    """The table ``name`` of the lake, from which the rows with these ``keys`` are removed. It shows the window ``last``
+    or a later one."""
+
+    run: Run
+    name: QualifiedName
+    keys: RowKeys
+    last: WindowMarker
+
+    @property
+    def path(self) -> Location:
+        return self.run.pipeline.lake.table(self.name)
+
+    @property
+    def is_written_by_arrow(self) -> bool:
+        pipeline = self.run.pipeline
+        layout = pipeline.table(self.name).options.layout
+        return compaction_writer(pipeline.merge_engine, pipeline.spark, layout, 0, pipeline.writes) == "deltalake"
+
+    def state(self) -> TableState:
+        """The table's state. Raises CdcError if rows of the table cannot be forgotten as it is now."""
+        lake, name = self.run.pipeline.lake, self.name
+        state = table_state(lake, name, self.last.identity)
+        if state is None or state.is_lost:
+            raise LakeError(f"{name} has no snapshot in the lake", hint="`postgres-cdc sync` takes it")
+        if why := why_masked_otherwise(state.generation.mask, self.keys.facts.mask):
+            raise NeedsSnapshotError.because(name, why)
+        if any(plan.name == name for plan in plans(lake)):
+            raise LakeError(f"a snapshot of {name} is not read to its end", hint="`postgres-cdc sync` reads on")
+        return state
+
+    def provenance(self) -> Provenance:
+        """That of a commit that changes nothing, and repeats how far the table is."""
+        state, at = self.state(), self.last
+        if state.ordinal > at.ordinal:
+            at = self.run.log.marker(state.ordinal) or at
+        relid, ends = state.relid or self.keys.facts.relid, (at.ordinal, at.ordinal, at.window.lo, at.window.hi)
+        return Provenance.following(state, self.last.identity, relid, *ends, self.run.run_id)
 
 
 @again_when_overtaken
-def forget_rows(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker) -> RowsForgotten:
-    """Remove the rows with these keys, of whatever version, from the table ``name`` of the lake, which shows the window
-    ``last`` or a later one. The caller has the table's lock. Raises CdcError."""
-    path = run.pipeline.lake.table(name)
+def forget_rows(work: TableToErase) -> RowsForgotten:
+    """Remove the rows, of whatever version. The caller has the table's lock. Raises CdcError."""
+    path, lake = work.path, work.run.pipeline.lake
     with table_errors(f"{path} cannot be written"):
-        provenance = _provenance(run, name, keys, last)
+        provenance = work.provenance()
         table = plain_table(path)
-        if table is not None and has_known_columns(table) and _is_written_by_arrow(run, name):
-            erased = _erased_by_arrow(run, name, keys, table, provenance)
+        if table is not None and has_known_columns(table) and work.is_written_by_arrow:
+            erased = _erased_by_arrow(work, table, provenance)
         else:
-            erased = _erased_by_spark(run, name, keys, path, provenance)
+            erased = _erased_by_spark(work, provenance)
         newest = ListedTable.required(path)
         if newest.checkpoint < erased.version:
             raise LakeError(f"{path} has no checkpoint of version {erased.version} yet", hint="run it again")
-        with run.guard.cuts():
-            show_in_latest_cut(run.pipeline.lake, last.identity, [name])
+        with work.run.guard.cuts():
+            show_in_latest_cut(lake, work.last.identity, [work.name])
         files = erased.listed.remove_all_but(newest, erased.version - 1)
         remove_empty_folders(path)  # those of partitions have values in their names
-        sweep_staging(run.pipeline.lake, require_fit(run, name, keys, last))
-    return RowsForgotten(name, erased.rows, files, erased.version)
+        sweep_staging(lake, work.state())
+    return RowsForgotten(work.name, erased.rows, files, erased.version)
 
 
-def _provenance(run: Run, name: QualifiedName, keys: RowKeys, last: WindowMarker) -> Provenance:
-    """That of a commit that changes nothing, and repeats how far the table is."""
-    state, at = require_fit(run, name, keys, last), last
-    if state.ordinal > last.ordinal:
-        at = run.log.marker(state.ordinal) or last
-    relid, ends = state.relid or keys.facts.relid, (at.ordinal, at.ordinal, at.window.lo, at.window.hi)
-    return Provenance.following(state, last.identity, relid, *ends, run.run_id)
-
-
-def _is_written_by_arrow(run: Run, name: QualifiedName) -> bool:
-    pipeline = run.pipeline
-    layout = pipeline.table(name).options.layout
-    return compaction_writer(pipeline.merge_engine, pipeline.spark, layout, 0, pipeline.writes) == "deltalake"
-
-
-def _erased_by_arrow(
-    run: Run, name: QualifiedName, keys: RowKeys, table: ListedTable, provenance: Provenance
-) -> _Erased:
-    values = keys.values(keys.in_lake)
+def _erased_by_arrow(work: TableToErase, table: ListedTable, provenance: Provenance) -> _Erased:
+    values = work.keys.values(work.keys.in_lake)
 
     def chosen(rows: pa.RecordBatch) -> pa.Array:
         return matches({name: rows.column(name) for name in values.column_names}, values)
@@ -135,18 +146,19 @@ def _erased_by_arrow(
     _, rows = without_rows(table, values.column_names, chosen)
     listed = ListedTable.required(table.path).with_properties({ERASED: _now()})
     opened = opened_table(table.path, listed.version)
-    written = WrittenTable(run.pipeline, name, run.spark, f"{name} was not forgotten", opened)
+    written = WrittenTable(work.run.pipeline, work.name, work.run.spark, f"{work.name} was not forgotten", opened)
     version = record(written, provenance)
     write_checkpoint(table.path)
     return _Erased(rows, listed, version)
 
 
-def _erased_by_spark(run: Run, name: QualifiedName, keys: RowKeys, path: Location, provenance: Provenance) -> _Erased:
-    table, values = delta_identifier(path), keys.values(keys.in_lake)
+def _erased_by_spark(work: TableToErase, provenance: Provenance) -> _Erased:
+    path, values = work.path, work.keys.values(work.keys.in_lake)
+    table = delta_identifier(path)
     named = values.rename_columns([value(place) for place in range(values.num_columns)])
     same = " AND ".join(f"t.{quoted(name)} = s.{value(place)}" for place, name in enumerate(values.column_names))
-    with spark_errors(f"{name} was not forgotten", name=name, path=path):
-        spark = run.spark()
+    with spark_errors(f"{work.name} was not forgotten", name=work.name, path=path):
+        spark = work.run.spark()
         with isolated_session(spark, _WHOLE_FILES) as own:
             own.createDataFrame(named).createOrReplaceTempView(_KEYS)
             merge = f"MERGE INTO {table} AS t USING {_KEYS} AS s ON {same} WHEN MATCHED THEN DELETE"
