@@ -134,13 +134,13 @@ def _reasons(at_source: AtSource, ledger: Ledger | None, names: Sequence[Qualifi
     if ledger is None:
         return {name: _first(pipeline, name) for name in names}
     begun = BegunGenerations(pipeline, ledger, mask_words(at_source))
-    return {name: _reason(pipeline, begun, name) for name in names if begun.needs_another(name)}
+    return {name: _reason(begun, name) for name in names if begun.needs_another(name)}
 
 
-def _reason(pipeline: Pipeline, begun: BegunGenerations, name: QualifiedName) -> str:
-    state, form = begun.ledger.states.get(name), pipeline.form_of(name)
+def _reason(begun: BegunGenerations, name: QualifiedName) -> str:
+    state, form = begun.ledger.states.get(name), begun.pipeline.form_of(name)
     if state is None:
-        return _first(pipeline, name)
+        return _first(begun.pipeline, name)
     if why := begun.why_from_source(name):
         return why
     if state.mode != form.mode:

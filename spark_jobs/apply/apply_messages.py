@@ -57,7 +57,7 @@ def apply_messages(run: Run, plan: Plan) -> TableApplied:
             raise error
         refuse_schema_in_the_folder(run.pipeline.lake, plan.followed)
         if state is None:
-            state = created(run.pipeline.lake, last.identity, plan.ahead[0] if plan.ahead else last)
+            state = created(run.pipeline.lake, plan.ahead[0] if plan.ahead else last)
         ahead = tuple(marker for marker in plan.ahead if marker.ordinal > state.ordinal)
         if not ahead:
             return TableApplied.without_commit(MESSAGES_NAME, last, "already applied", state=state)

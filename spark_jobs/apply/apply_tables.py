@@ -199,7 +199,7 @@ def _require_accepted(work: TableRange, landed: LandedChanges) -> None:
     touched = {*changes.dropped, *(old for old, _ in (*changes.renamed, *changes.widened))}
     new = (*changes.added, *(column for _, column in (*changes.renamed, *changes.widened)))
     shape = replace(landed.shape, columns=tuple(dict.fromkeys(new)))
-    if refused := refused_columns(work.name, tuple(touched), shape, work.policy, where, types=True):
+    if refused := refused_columns(tuple(touched), shape, work.policy, where, types=True):
         raise refused
 
 

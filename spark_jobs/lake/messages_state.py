@@ -70,9 +70,9 @@ def refuse_schema_in_the_folder(lake: Lake, followed: Iterable[QualifiedName]) -
         )
 
 
-def created(lake: Lake, identity: SlotIdentity, first: WindowMarker) -> TableState:
+def created(lake: Lake, first: WindowMarker) -> TableState:
     """Create the empty table. Its messages begin with window ``first``. Raises LakeError."""
-    path, ordinal = lake.messages, max(first.ordinal - 1, 0)
+    path, identity, ordinal = lake.messages, first.identity, max(first.ordinal - 1, 0)
     with table_errors(f"{path} cannot be created", hint=WRITABLE):
         try:
             table = DeltaTable.create(

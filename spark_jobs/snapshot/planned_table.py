@@ -250,7 +250,7 @@ class PlannedTable(TableToRead):
         by_number = self._is_of_same_table(before, self.read.shape.relid)
         where = f"at {self.exported.lsn}"
         refused = refused_columns(
-            self.name, lake_columns, self.read.shape, policy, where, types=types, by_number=by_number, kept=kept
+            lake_columns, self.read.shape, policy, where, types=types, by_number=by_number, kept=kept
         )
         if refused is not None:
             raise refused.within(self.reason) if self.reason else refused

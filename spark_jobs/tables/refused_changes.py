@@ -34,7 +34,6 @@ def accepted_windows(
 
 
 def refused_columns(
-    name: QualifiedName,
     lake_columns: Sequence[DeltaColumn],
     shape: TableShape,
     policy: SchemaPolicy,
@@ -44,10 +43,10 @@ def refused_columns(
     by_number: bool = True,
     kept: Collection[int] = (),
 ) -> RefusedChangeError | None:
-    """The changes from the lake's columns to those of ``shape`` that ``policy`` refuses. ``types``: whether a type that
-    differs does so because the source's was changed. ``where``: as in "at 0/16B3748". ``by_number``: whether numbers
-    mean the same in both; otherwise columns with the same name are the same. ``kept``: the numbers of the lake's
-    columns that the source no longer has, even if it has others of their names."""
+    """The changes from the columns of the lake's table to those of its ``shape`` that ``policy`` refuses. ``types``:
+    whether a type that differs does so because the source's was changed. ``where``: as in "at 0/16B3748".
+    ``by_number``: whether numbers mean the same in both; otherwise columns with the same name are the same. ``kept``:
+    the numbers of the lake's columns that the source no longer has, even if it has others of their names."""
     by_number = by_number and all(column.attnum is not None for column in lake_columns)
     before = {column.attnum if by_number else column.name: column for column in lake_columns}
     after = {column.attnum if by_number else column.name: column for column in shape.columns}
@@ -61,7 +60,7 @@ def refused_columns(
             if key in before and before[key].sql != column.lake_type.sql
         ]
     refused = [(kind, what) for kind, what in changes if kind in policy.refused_in_snapshots]
-    return _refusal(name, refused, policy, where) if refused else None
+    return _refusal(shape.name, refused, policy, where) if refused else None
 
 
 def refused_snapshot(state: TableState, policy: SchemaPolicy) -> RefusedChangeError | None:
