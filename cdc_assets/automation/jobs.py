@@ -96,7 +96,6 @@ def verify_schedule(blueprint: Blueprint, verify: dg.UnresolvedAssetJobDefinitio
 def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
     """Does what ``postgres-cdc recover`` does, for those who have no shell. Never runs on its own: a person must decide
     whether to recover, or to correct the configuration."""
-    pipeline = blueprint.pipeline
 
     @dg.op(
         name=f"{blueprint.recover_job}_op",
@@ -107,28 +106,7 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
         out=dg.Out(dg.Nothing),
     )
     def recover_pipeline(context):  # type: ignore[no-untyped-def]  # Dagster refuses postponed annotations here
-        from spark_jobs.recover import recover
-
-        progress = logged_progress(context.log.info)
-        with failures(blueprint.remedies):
-            report = recover(pipeline, blueprint.spark_of(context), run_id=context.run.run_id, progress=progress)
-            chapters = landed_chapters(pipeline)
-        assert chapters is not None  # without a change log recover raises
-        remove_lost_partitions(context, blueprint, chapters)
-        if report.nothing_to_do:
-            context.log.info("there is nothing to recover")
-        if report.chapter is not None and report.chapter.broke is not None:
-            context.log.warning("%s; a new chapter begins at %s", report.chapter.broke.what, report.chapter.window.lo)
-        for changed in report.modes:
-            if changed.error is None:
-                context.log.info("mode of %s: %s", changed.name, changed.what)
-        for table in report.waiting:
-            context.log.warning("%s", table)
-        for snapshot in report.snapshots:
-            if snapshot.error is None:
-                context.log_event(snapshot_event(blueprint, snapshot))
-        if report.errors:
-            raise failure_of(report.errors, blueprint.remedies)
+        _recover(context, blueprint)
 
     @dg.job(
         name=blueprint.recover_job,
@@ -140,6 +118,31 @@ def recover_job(blueprint: Blueprint) -> dg.JobDefinition:
         recover_pipeline()
 
     return job
+
+
+def _recover(context: dg.OpExecutionContext, blueprint: Blueprint) -> None:
+    from spark_jobs.recover import recover
+
+    pipeline, progress = blueprint.pipeline, logged_progress(context.log.info)
+    with failures(blueprint.remedies):
+        report = recover(pipeline, blueprint.spark_of(context), run_id=context.run.run_id, progress=progress)
+        chapters = landed_chapters(pipeline)
+    assert chapters is not None  # without a change log recover raises
+    remove_lost_partitions(context, blueprint, chapters)
+    if report.nothing_to_do:
+        context.log.info("there is nothing to recover")
+    if report.chapter is not None and report.chapter.broke is not None:
+        context.log.warning("%s; a new chapter begins at %s", report.chapter.broke.what, report.chapter.window.lo)
+    for changed in report.modes:
+        if changed.error is None:
+            context.log.info("mode of %s: %s", changed.name, changed.what)
+    for table in report.waiting:
+        context.log.warning("%s", table)
+    for snapshot in report.snapshots:
+        if snapshot.error is None:
+            context.log_event(snapshot_event(blueprint, snapshot))
+    if report.errors:
+        raise failure_of(report.errors, blueprint.remedies)
 
 
 def _job(
