@@ -92,7 +92,7 @@ class LayoutModel(StrictModel):
     )
     properties: dict[str, SparkValue] = Field(
         default_factory=dict,
-        description="Delta's table properties, beside those that the product sets itself.",
+        description="Delta's table properties, besides those that the product sets itself.",
         examples=[{"delta.enableChangeDataFeed": "true"}],
     )
 
