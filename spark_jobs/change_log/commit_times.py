@@ -37,10 +37,8 @@ def first_commit_after(log: ChangeLog, time: datetime) -> LoggedCommit | None:
     """
     later = pc.field("commit_time") > pa.scalar(time, pa.timestamp("us", tz="UTC"))
     firsts = [_first(batch) for batch in log.scan(later, ["window", "commit_lsn"])]
-    if not firsts:
-        return None
-    commit, oldest = min(firsts), log.first_window()
-    if oldest is not None and oldest.ordinal > 0 and commit.window <= oldest.ordinal:
+    commit, oldest = min(firsts, default=None), log.first_window()
+    if oldest is not None and oldest.ordinal > 0 and _may_follow_removed(log, time, commit, oldest.ordinal):
         raise GapError(
             f"the change log {log.path} no longer reaches back to {time.isoformat()}: it begins at {oldest.window.lo}",
             hint="choose a later time, or an LSN",
@@ -48,11 +46,22 @@ def first_commit_after(log: ChangeLog, time: datetime) -> LoggedCommit | None:
     return commit
 
 
-def holds_commit_before(log: ChangeLog, commit: LoggedCommit, chapter: int) -> bool:
-    """Whether the log holds a commit before ``commit`` in the same chapter, which begins with window ``chapter``."""
-    earlier = (pc.field("window") >= chapter) & (pc.field("commit_lsn") < int(commit.lsn))
-    committed = earlier & pc.field("commit_time").is_valid()
-    return any(True for _ in log.scan(committed, ["window"], after_ordinal=chapter - 1))
+def holds_commit_before(log: ChangeLog, commit: LoggedCommit | None, first: int) -> bool:
+    """Whether the log holds a commit before ``commit``, of the same chapter and from window ``first`` on; without a
+    ``commit``, whether it holds one at all."""
+    earlier = (pc.field("window") >= first) & pc.field("commit_time").is_valid()
+    if commit is not None:
+        earlier &= pc.field("commit_lsn") < int(commit.lsn)
+    return any(True for _ in log.scan(earlier, ["window"], after_ordinal=first - 1))
+
+
+def _may_follow_removed(log: ChangeLog, time: datetime, commit: LoggedCommit | None, oldest: int) -> bool:
+    """Whether ``commit``, the first one left after ``time``, or the end of the log, may follow a removed one after
+    ``time``. All of the removed windows were landed before the ``oldest`` one, and committed before that."""
+    if commit is not None and commit.window <= oldest:
+        return True
+    landed = log.first_landed_at()
+    return (landed is None or time < landed) and not holds_commit_before(log, commit, oldest)
 
 
 def _first(batch: pa.RecordBatch) -> LoggedCommit:

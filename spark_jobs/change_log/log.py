@@ -88,8 +88,7 @@ class ChangeLog:
 
     def landed_at(self) -> datetime | None:
         """When the last window was landed, None before the first. The cost does not grow with the log."""
-        appended = [file.modified for file in self._listed(self.files.of_last_append)]
-        return datetime.fromtimestamp(max(appended) / 1000, UTC) if appended else None
+        return max(map(_appended_at, self._listed(self.files.of_last_append)), default=None)
 
     def markers(self, after_ordinal: int = -1) -> tuple[WindowMarker, ...]:
         """The markers of the windows after this ordinal, in order. The cost depends on their number."""
@@ -103,9 +102,15 @@ class ChangeLog:
 
     def first_window(self) -> WindowMarker | None:
         """The marker of the oldest window that retention has left in the log. After it none is missing."""
-        # older files may hold fingerprints kept from expired windows, without markers
-        of_each = (self._markers([file]) for file in self._listed(self.files.all))
-        return next((markers[0] for markers in of_each if markers), None)
+        return next((self._markers([file])[0] for file in self._files_of_windows()), None)
+
+    def first_landed_at(self) -> datetime | None:
+        """By when the oldest window that is left was landed, None if there is none: that day, as it is compacted."""
+        return next((_appended_at(file) for file in self._files_of_windows()), None)
+
+    def _files_of_windows(self) -> Iterator[DataFile]:
+        """Oldest first. Older files may hold fingerprints kept from expired windows, without markers."""
+        return (file for file in self._listed(self.files.all) if self._markers([file]))
 
     def create(self) -> None:
         """Create the empty table; an existing one is not changed. Raises LakeError."""
@@ -295,6 +300,10 @@ def _fingerprints(rows: pa.Table, ordinal: int, path: str) -> tuple[Fingerprint,
         return tuple(Fingerprint.of(*data.decode().split(" ", 1)) for data in rows.column("data").to_pylist())
     except (ValueError, TypeError, KeyError) as error:
         raise LakeError(f"the fingerprints of window {ordinal} in {path} are damaged") from error
+
+
+def _appended_at(file: DataFile) -> datetime:
+    return datetime.fromtimestamp(file.modified / 1000, UTC)
 
 
 def _between(first: int, last: int) -> pc.Expression:

@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import chain
 
 import pyarrow as pa
 
-from spark_jobs.change_log.commit_times import first_commit_after
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.logged_changes.change_rows import ChangeColumns
@@ -107,17 +105,10 @@ def _located(table: LoggedTable, from_: Point | None, to: Point | None) -> tuple
             each for each in reversed(chapters) if each.start <= from_ <= each.end and each.start <= to <= each.end
         )
         landed = next(holding, landed)
-    lo = landed.start if from_ is None else _begin(landed, from_)
+    lo = landed.start if from_ is None else landed.begin_of(from_)
     hi = landed.end if to is None else landed.lsn_of(to)
     if lo > hi:
         raise ConfigurationError(
             f"the range of changes begins at {lo}, after its end {hi}", hint="its end is exclusive"
         )
     return landed, lo, hi
-
-
-def _begin(landed: LandedWindows, at: Point) -> Lsn:
-    """A time after the last commit is the end of the log: nothing has changed since."""
-    if isinstance(at, datetime) and first_commit_after(landed.log, at) is None:
-        return landed.end
-    return landed.lsn_of(at)

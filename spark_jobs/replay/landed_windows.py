@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import groupby, takewhile
 
 from spark_jobs.change_log.chapters import begun_later
-from spark_jobs.change_log.commit_times import first_commit_after, holds_commit_before
+from spark_jobs.change_log.commit_times import LoggedCommit, first_commit_after, holds_commit_before
 from spark_jobs.change_log.log import ChangeLog, no_change_log
 from spark_jobs.change_log.window_marker import SlotIdentity, WindowMarker
 from spark_jobs.configuration import Lake, Pipeline
@@ -80,14 +80,26 @@ class LandedWindows:
         if not isinstance(at, datetime):
             self.require(at)
             return at
-        after = first_commit_after(self.log, at)
+        after = self._first_after(at)
         if after is None:
             raise GapError(
                 f"the change log {self.log.path} holds no transaction that committed after {at.isoformat()}, so it may"
                 f" not hold all before; it ends at {self.end}",
                 hint=f"`postgres-cdc capture` first, or take the LSN {self.end}",
             )
-        if after.window < self.identity.chapter:
+        return after.lsn
+
+    def begin_of(self, at: Point) -> Lsn:
+        """As ``lsn_of``, but a time after the last commit is the end of the log: nothing was committed since."""
+        if isinstance(at, datetime) and self._first_after(at) is None:
+            return self.end
+        return self.lsn_of(at)
+
+    def _first_after(self, at: datetime) -> LoggedCommit | None:
+        """The first commit after ``at``, None if the log ends before one. Raises GapError if ``at`` lies before this
+        chapter, or before what is left of it."""
+        after = first_commit_after(self.log, at)
+        if after is not None and after.window < self.identity.chapter:
             raise GapError(
                 f"{at.isoformat()} lies before the break at which the newest chapter of the change log begins"
                 f" ({self.log.path}, window {self.identity.chapter})",
@@ -97,7 +109,7 @@ class LandedWindows:
         # a slot that existed before has sent what was committed earlier, too
         if began is not None and at < began and not holds_commit_before(self.log, after, self.identity.chapter):
             raise begun_later(self.log, began, at)
-        return after.lsn
+        return after
 
     def require(self, lsn: Lsn) -> None:
         """Raises GapError if the log does not reach ``lsn``."""

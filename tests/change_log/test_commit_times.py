@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,3 +54,18 @@ def test_a_time_before_what_the_log_still_holds_is_refused(tmp_path: Path) -> No
     with pytest.raises(GapError, match="begins at 0/C8"):
         first_commit_after(log, NOON + timedelta(seconds=10))
     assert first_commit_after(log, NOON + timedelta(seconds=20)) is None
+
+
+def test_windows_without_commits_do_not_hide_that_earlier_ones_are_gone(tmp_path: Path) -> None:
+    """What was removed was landed before them, and committed before that."""
+    log, later = log_of(tmp_path, range(3, 6)), datetime.now(UTC) + timedelta(minutes=1)
+    assert first_commit_after(log, later) is None
+    with pytest.raises(GapError, match="no longer reaches back to 2001-01-01T00:00:00"):
+        first_commit_after(log, datetime(2001, 1, 1, tzinfo=UTC))
+    commit = {"window": 6, "commit_lsn": 610, "ordinal": 0, "kind": "I", "relid": 1, "data": b"I"}
+    at = later + timedelta(seconds=1)
+    batch = pa.RecordBatch.from_pylist([{**commit, "commit_time": at}], schema=CHANGE_LOG_SCHEMA)
+    assert log.land(IDENTITY, 6, [batch, marker_row(WindowMarker(6, Window(Lsn(600), Lsn(700)), IDENTITY))])
+    assert first_commit_after(log, later) == LoggedCommit(6, Lsn(610))
+    with pytest.raises(GapError, match="no longer reaches back to 2001-01-01T00:00:00"):
+        first_commit_after(log, datetime(2001, 1, 1, tzinfo=UTC))

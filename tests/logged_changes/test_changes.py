@@ -119,6 +119,8 @@ def test_a_table_without_changes_has_its_columns(database: Database, tmp_path: P
     pipeline = pipeline_of(database, tmp_path / "lake", "public.item", "public.other")
     prepare_slot(pipeline)
     capture(pipeline)
+    with pytest.raises(GapError, match="began at"):
+        read(pipeline, "item", datetime.now(UTC) - timedelta(days=1))
     found = changes(pipeline, "item")
     assert str(found.schema.field("after").type) == "struct<id: int32, v: string, n: decimal128(5, 1)>"
     assert found.read_all().num_rows == 0

@@ -102,6 +102,18 @@ def test_a_time_before_the_log_began_has_no_lsn(tmp_path: Path) -> None:
         windows.lsn_of(NOON - timedelta(seconds=1))
 
 
+def test_a_time_after_the_last_commit_is_the_end_of_a_log_that_was_there(tmp_path: Path) -> None:
+    log = log_of(tmp_path, range(1))
+    Path(log.path).rename(tmp_path / "change_log")
+    (windows,) = LandedWindows.of_each_chapter(Lake(str(tmp_path)))
+    assert windows.begin_of(NOON) == windows.end
+    with pytest.raises(GapError, match="began at 2026-11-22T12:00:00") as raised:
+        windows.begin_of(NOON - timedelta(seconds=1))
+    assert raised.value.hint == "choose a later time"
+    with pytest.raises(GapError, match="holds no transaction that committed after"):
+        windows.lsn_of(NOON)
+
+
 def test_a_time_before_the_first_window_was_landed_may_be_in_the_log(tmp_path: Path) -> None:
     """It begins where the slot was then, which may have existed for long, or have been kept through a break."""
     log = log_of(tmp_path, range(3), begun=NOON + timedelta(seconds=60))
