@@ -23,7 +23,7 @@ from spark_jobs.schema.column_changes import ColumnChanges, DeltaColumn, column_
 from spark_jobs.schema.differing_columns import DifferingColumns, shape_in_lake
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.relation_facts import RelationFacts, landed_facts
-from spark_jobs.schema.relation_version import KnownColumn, RelationVersion, sent_columns
+from spark_jobs.schema.relation_version import NO_ATTNUM, KnownColumn, RelationVersion, sent_columns
 from spark_jobs.schema.table_faults import mode_fault, option_fault
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
 from spark_jobs.tables.catalogue_changes import column_changes_of
@@ -148,7 +148,7 @@ class _Description:
         message has, or that were added, without those that are left out of the lake, and with dropped columns that it
         keeps. A message that fits no description is ignored here; changes that need it are refused when they are
         decoded."""
-        versions = [sent_columns(message, self._descriptions) for message in messages]
+        versions = [sent_columns(message, self._descriptions, self._first) for message in messages]
         names = {column.name for column in self.held if column.attnum is None}
         lake_numbers = {column.attnum for column in self.held if column.attnum is not None}
         lake_numbers |= {column.attnum for column in self.latest.columns if column.attname in names}
@@ -169,7 +169,7 @@ class _Description:
         return shape_in_lake(shape, ignored, kept, self.work.state.mode)
 
     def version(self, message: bytes, shape: TableShape) -> RelationVersion:
-        return RelationVersion.of(message, shape, self._descriptions, self.added, self._gone)
+        return RelationVersion.of(message, shape, self._descriptions, self.added, self._gone, self._first)
 
     @property
     def _dropped(self) -> list[tuple[DeltaColumn, int]]:
@@ -183,6 +183,17 @@ class _Description:
     def _gone(self) -> frozenset[int]:
         """The kept columns that were dropped before the range: a column of such a name in a message is another one."""
         return self.work.state.differing.kept_numbers
+
+    @property
+    def _first(self) -> Sequence[KnownColumn]:
+        """The columns that each Relation message of the range begins with: those of the lake, if the source has all of
+        them, and no other among them. Empty where the table would get the columns that follow."""
+        numbers = {column.attnum for column in self.held} - self._gone
+        last = max((number for number in numbers if number is not None), default=0)
+        now = sorted((column for column in self.latest.columns if column.attnum <= last), key=lambda each: each.attnum)
+        if self.work.adds(NO_ATTNUM) or {column.attnum for column in now} != numbers:
+            return ()
+        return tuple(map(KnownColumn.of, now))
 
     @property
     def _descriptions(self) -> tuple[tuple[KnownColumn, ...], ...]:

@@ -18,6 +18,9 @@ from spark_jobs.schema.lake_types import LakeType, is_widened, lake_type
 from spark_jobs.schema.relation_facts import ColumnFacts, means_the_same_everywhere
 from spark_jobs.schema.table_shape import TableShape
 
+# above all attribute numbers: PostgreSQL's MaxHeapAttributeNumber is 1600
+NO_ATTNUM = 1 << 16
+
 
 @dataclass(frozen=True)
 class RelationVersion:
@@ -39,16 +42,17 @@ class RelationVersion:
         descriptions: Iterable[Sequence[KnownColumn]] = (),
         added: Collection[int] = (),
         gone: Collection[int] = (),
+        first: Sequence[KnownColumn] = (),
     ) -> RelationVersion:
         """``descriptions``: further ones, besides the shape, that the message may fit. ``added``: the numbers of new
-        columns. ``gone``: those of the shape's columns that were dropped before any such message. A damaged message
-        fits nothing."""
+        columns. ``gone``: those of the shape's columns that were dropped before any such message. ``first``: see
+        ``attribute_numbers``. A damaged message fits nothing."""
         relation = relation_of(message)
         if relation is None:
             return cls(message, None)
         columns = (column for column in shape.columns if column.attnum not in gone)
         itself = [KnownColumn(c.attnum, c.name, KnownType(c.lake_type, c.atttypid)) for c in columns]
-        numbers = attribute_numbers(relation, [itself, *descriptions])
+        numbers = attribute_numbers(relation, [itself, *descriptions], first)
         return cls(message, None if numbers is None else _places(relation, numbers, shape, added))
 
 
@@ -71,17 +75,28 @@ class KnownType:
     atttypid: int
 
 
-def attribute_numbers(relation: Relation, descriptions: Iterable[Sequence[KnownColumn]]) -> tuple[int, ...] | None:
+def attribute_numbers(
+    relation: Relation, descriptions: Iterable[Sequence[KnownColumn]], first: Sequence[KnownColumn] = ()
+) -> tuple[int, ...] | None:
     """The numbers of the message's columns, by the descriptions that it fits; None if it fits none, or these
-    disagree."""
+    disagree.
+
+    ``first``: the columns that each message begins with. Those that follow them in a message that fits no description
+    were dropped before anybody looked, and get numbers from ``NO_ATTNUM`` on."""
     candidates = {numbers for columns in descriptions if (numbers := _numbers(relation, columns)) is not None}
+    if not candidates and first:
+        unknown = (KnownColumn(NO_ATTNUM + at, wire.name) for at, wire in enumerate(relation.columns[len(first) :]))
+        return _numbers(relation, (*first, *unknown))
     return candidates.pop() if len(candidates) == 1 else None
 
 
-def sent_columns(message: bytes, descriptions: Iterable[Sequence[KnownColumn]]) -> dict[int, RelationColumn]:
-    """The columns of a Relation message by their numbers, in order; none if these are not known."""
+def sent_columns(
+    message: bytes, descriptions: Iterable[Sequence[KnownColumn]], first: Sequence[KnownColumn] = ()
+) -> dict[int, RelationColumn]:
+    """The columns of a Relation message by their numbers, in order; none if these are not known. ``first``: see
+    ``attribute_numbers``."""
     relation = relation_of(message)
-    numbers = None if relation is None else attribute_numbers(relation, descriptions)
+    numbers = None if relation is None else attribute_numbers(relation, descriptions, first)
     return {} if relation is None or numbers is None else dict(zip(numbers, relation.columns, strict=True))
 
 

@@ -98,3 +98,12 @@ def test_a_chosen_type_fits_the_type_that_it_was_chosen_for() -> None:
     assert RelationVersion.of(message("id", "a", typid=1009), integers).places is None, "text[] now"
     mapped = shape(id=1, a=2)
     assert RelationVersion.of(message("id", "a", typid=1009), mapped).places == (0, 1), "text in the lake, both"
+
+
+def test_columns_that_were_added_and_dropped_unseen_follow_those_that_were_there_all_along() -> None:
+    old = message("id", "a", "gone", "too")
+    assert RelationVersion.of(old, shape(id=1, a=2), first=known(id=1, a=2)).places == (0, 1)
+    for names in (("id", "gone", "a"), ("a", "id", "gone"), ("id",)):
+        assert RelationVersion.of(message(*names), shape(id=1, a=2), first=known(id=1, a=2)).places is None
+    both = [known(id=1, a=2, gone=3, too=4), known(id=1, a=2, gone=4, too=5)]
+    assert RelationVersion.of(old, shape(id=1, a=2), both, first=known(id=1, a=2)).places is None, "they disagree"

@@ -226,6 +226,35 @@ def test_values_that_arrived_in_the_same_window(
     twins.assert_equal("orders")
 
 
+@pytest.mark.parametrize("mode", ["mirror", at_night("history")])
+def test_an_ignored_column_that_came_and_went_within_a_window(
+    spark: SparkSession, database: Database, tmp_path: Path, mode: Mode
+) -> None:
+    """The catalogue never showed it, and the lake does not need it: the table goes on, with what it keeps."""
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", engine="auto")
+    tables = (Table(QualifiedName("public", "orders"), mode),)
+    pipeline = replace(pipeline, tables=tables, on_schema_change=SchemaPolicy(add="ignore", drop="keep"))
+    twins = Twins(spark, database, pipeline)
+    twins.make("orders")
+    synced(spark, pipeline)
+    twins.drop("orders", "b")
+    synced(spark, pipeline)
+    twins.both(
+        "orders",
+        "UPDATE {t} SET a = 70 WHERE id = 1",
+        "ALTER TABLE {t} ADD c int",
+        "UPDATE {t} SET a = 70, c = 1 WHERE id = 2",
+        "ALTER TABLE {t} ADD d int, ADD e text",
+        "INSERT INTO {t} (id, a, c, d, e) VALUES (50, 1, 2, 3, 'x')",
+        "UPDATE {t} SET id = 30, e = 'y' WHERE id = 3",
+        "ALTER TABLE {t} DROP c, DROP d, DROP e",
+        "DELETE FROM {t} WHERE id = 4",
+    )
+    assert read_again(synced(spark, pipeline)) == {}
+    assert_live_rows(twins, in_public(["orders"]))
+    assert kept(pipeline) == {"orders": {"b"}}
+
+
 # by day the past of columns that go is shown without this policy: test_mode_changes, test_replay
 @pytest.mark.parametrize(("engine", "past"), [("auto", False), at_night("auto", True), at_night("spark", True)])
 def test_the_other_modes_and_the_past(
