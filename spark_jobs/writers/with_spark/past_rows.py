@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from spark_jobs.errors import UnrepresentableError
 from spark_jobs.options.table_mode import Form, has_versions, holds_changes
 from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
     VALID_FROM,
@@ -33,6 +34,10 @@ from spark_jobs.writers.with_spark.row_equality import printed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_INTEGERS = (LakeKind.SMALLINT, LakeKind.INT, LakeKind.BIGINT)
+# how many decimal digits of a float are certain
+_DIGITS = {"float": 6, "double": 15}
 
 
 def snapshot_rows(rows: DataFrame, form: Form, moment: Moment) -> DataFrame:
@@ -86,17 +91,37 @@ def _of_version(column: ModeColumn) -> str:
 def _earlier_rows(spark: SparkSession, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
     """The table's rows, in the source's current columns and those of the form."""
     held = {column.attnum: column for column in table_columns(spark, path)}
-    values = (f"{_in_new_type(held.get(column.attnum), column)} AS {quoted(column.name)}" for column in shape.columns)
+    values = (f"{_earlier(held.get(column.attnum), column)} AS {quoted(column.name)}" for column in shape.columns)
     kept = (quoted(column.name) for column in own_columns(form))
     return with_commit_columns(spark.read.format("delta").load(path), form, moment).selectExpr(*values, *kept)
 
 
-def _in_new_type(before: DeltaColumn | None, now: LakeColumn) -> str:
-    """A value of an earlier row as an expression. Bytes become the text that PostgreSQL prints of them: Spark would
-    take them for a text, which nobody can read if they are no UTF-8."""
-    if before is not None and (before.sql, now.lake_type.sql) == ("binary", "string"):
-        return f"concat('\\\\x', lower(hex({quoted(before.name)})))"
-    return f"CAST({'NULL' if before is None else quoted(before.name)} AS {now.lake_type.sql})"
+def _earlier(before: DeltaColumn | None, now: LakeColumn) -> str:
+    """The value of an earlier row, in the type that the column has now."""
+    value = "NULL" if before is None else castable_sql(quoted(before.name), before.sql, now.lake_type)
+    return f"CAST({value} AS {now.lake_type.sql})"
+
+
+def castable_sql(value: str, before: str, now: LakeType) -> str:
+    """``value`` of type ``before`` as an expression that Spark casts to ``now`` as PostgreSQL casts the value itself.
+    Null if PostgreSQL refuses that and Spark would not.
+
+    PostgreSQL rounds to integers, floats to the even one of two that are equally near; it makes a numeric of the digits
+    of a float that are certain, DBL_DIG and FLT_DIG; and it takes no finite value for an infinity, or for 0. Bytes
+    become the text that it prints: Spark would take them for a text, which nobody can read if they are no UTF-8.
+    """
+    if (before, now.kind) == ("binary", LakeKind.STRING):
+        return f"concat('\\\\x', lower(hex({value})))"
+    if now.kind in _INTEGERS and before.startswith("decimal"):
+        return f"round({value})"
+    if now.kind in _INTEGERS and before in _DIGITS:
+        return f"rint({value})"
+    if now.kind is LakeKind.DECIMAL and before in _DIGITS:
+        return f"format_string('%.{_DIGITS[before] - 1}e', {value})"
+    if (before, now.kind) == ("double", LakeKind.FLOAT):
+        narrow = f"CAST({value} AS float)"
+        return f"CASE WHEN {narrow} = {value} OR abs({narrow}) NOT IN (0, float('infinity')) THEN {value} END"
+    return value
 
 
 def _require_fitting(spark: SparkSession, path: str, shape: TableShape) -> None:
@@ -116,7 +141,8 @@ def _has_misfits(spark: SparkSession, path: str, before: DeltaColumn, now: LakeC
     from pyspark.errors import AnalysisException
 
     name = quoted(before.name)
-    lost = f"{name} IS NOT NULL AND try_cast({name} AS {now.lake_type.sql}) IS NULL"
+    value = castable_sql(name, before.sql, now.lake_type)
+    lost = f"{name} IS NOT NULL AND try_cast({value} AS {now.lake_type.sql}) IS NULL"
     try:
         return not table_at(spark, path).where(lost).isEmpty()
     except AnalysisException:
