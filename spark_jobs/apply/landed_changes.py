@@ -18,6 +18,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.logicalrep.relation import RelationColumn
 from spark_jobs.options.column_options import ColumnOptions
 from spark_jobs.options.table_mask import why_masked_otherwise
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.schema.chosen_types import with_options
 from spark_jobs.schema.column_changes import ColumnChanges, DeltaColumn, column_changes
 from spark_jobs.schema.differing_columns import DifferingColumns, shape_in_lake
@@ -166,6 +167,8 @@ class _Description:
             for column, number in self._dropped
             if self.work.keeps(number)
         ]
+        if holds_changes(self.work.state.mode):  # a change says what it said then
+            shape = replace(shape, columns=tuple(replace(column, missing=None) for column in shape.columns))
         return shape_in_lake(shape, ignored, kept, self.work.state.mode)
 
     def version(self, message: bytes, shape: TableShape) -> RelationVersion:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from spark_jobs.decode.columnar import DELETE, UPDATE, Changes
-from spark_jobs.decode.tuple_vectors import ABSENT, NULL, TEXT, UNCHANGED, TupleVectors
+from spark_jobs.decode.tuple_vectors import ABSENT, LATER, TEXT, UNCHANGED, TupleVectors
 from spark_jobs.schema.relation_facts import NOT_UTF_8
 from spark_jobs.schema.table_shape import TableShape
 
@@ -18,8 +18,8 @@ def in_shape(part: Changes, places: Sequence[int | None], shape: TableShape) -> 
     lacks it.
 
     A column that the version lacks has its ``missing`` value in every tuple; these values are appended to the message
-    buffer. If it was ``dropped``, it is null in an insert and unchanged in an update. A column that the shape lacks is
-    left out.
+    buffer. Without one, or in an insert if it was ``dropped``, it has nothing there; in an update a dropped one is
+    unchanged. A column that the shape lacks is left out.
     """
     if list(places) == list(range(len(part.new.kinds))):
         return part
@@ -53,7 +53,7 @@ def _placed(
             placed.kinds[index], placed.starts[index] = wire.kinds[place], wire.starts[place]
             placed.lengths[index] = wire.lengths[place]
         elif constant is None:
-            placed.kinds[index, has_tuple] = NULL
+            placed.kinds[index, has_tuple] = LATER
         else:
             placed.kinds[index, has_tuple] = TEXT
             placed.starts[index, has_tuple], placed.lengths[index, has_tuple] = constant

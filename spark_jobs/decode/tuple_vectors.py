@@ -13,6 +13,7 @@ import numpy as np
 
 NULL, UNCHANGED, TEXT, BINARY = (ord(kind) for kind in "nutb")
 ABSENT = 0  # the change has no such tuple
+LATER = ord("l")  # not of the protocol: the tuple is older than the column
 
 _WIDTH_SIZE = 2  # number of columns
 _LENGTH_SIZE = 4
@@ -30,7 +31,7 @@ class DamagedError(Exception):
 class TupleVectors:
     """``kinds``, ``starts``, ``lengths``: one row per column of the relation, one slot per tuple.
 
-    A kind is ABSENT, NULL, UNCHANGED, TEXT or BINARY; starts count from the buffer's first byte; the length is 0
+    A kind is ABSENT, LATER, NULL, UNCHANGED, TEXT or BINARY; starts count from the buffer's first byte; the length is 0
     where there is no value.
     """
 

@@ -241,6 +241,44 @@ def test_columns_are_added_to_rows_that_are_there(
     assert all("words" in row for name in TABLES for row in rows(name))
 
 
+@pytest.mark.parametrize("engine", [at_night("spark"), "auto"])
+@pytest.mark.parametrize("windows", [1, 2])
+def test_a_change_lacks_no_column_that_came_later(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, windows: int
+) -> None:
+    """It says what it said then, whatever window it lies in: of the new column nothing, nor that it was not sent."""
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, a int)", "INSERT INTO orders SELECT g, g FROM generate_series(1, 5) g"
+    )
+    orders = QualifiedName("public", "orders")
+    pipeline = pipeline_of(database, tmp_path / "lake", engine=engine)
+    pipeline = replace(pipeline, tables=(Table(orders, "append"),))
+    sync(pipeline, lambda: spark)
+    database.execute(
+        "INSERT INTO orders VALUES (6, 6)", "UPDATE orders SET id = 20 WHERE id = 2", "DELETE FROM orders WHERE id = 3"
+    )
+    if windows == 2:
+        sync(pipeline, lambda: spark)
+    database.execute(
+        "ALTER TABLE orders ADD b int DEFAULT 5, ADD c int",
+        "UPDATE orders SET id = 40 WHERE id = 4",
+        "DELETE FROM orders WHERE id = 5",
+    )
+    assert sync(pipeline, lambda: spark).errors == ()
+    rows = table_rows(spark, pipeline.lake.table(orders)).to_pylist()
+    changes = [row for row in rows if row["_operation"] != "snapshot"]
+    changes.sort(key=lambda row: (row["_commit_lsn"], row["_ordinal"], row["_operation"] == "update"))
+    assert [(row["_operation"], row["id"], row["a"], row["b"], row["c"], row["_not_sent"]) for row in changes] == [
+        ("insert", 6, 6, None, None, None),
+        ("update_before", 2, None, None, None, ["a"]),
+        ("update", 20, 2, None, None, None),
+        ("delete", 3, None, None, None, ["a"]),
+        ("update_before", 4, None, None, None, ["a", "b", "c"]),
+        ("update", 40, 4, 5, None, None),
+        ("delete", 5, None, None, None, ["a", "b", "c"]),
+    ]
+
+
 def test_what_a_mode_cannot_keep_is_refused(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     database.execute(
         "CREATE TABLE keyless (v text)",
