@@ -44,6 +44,9 @@ _WITH_MISFITS = (
 )
 
 
+FLOATS = (LakeKind.FLOAT, LakeKind.DOUBLE)
+
+
 @dataclass(frozen=True)
 class LakeType:
     """A column's type in the lake. ``precision`` and ``scale`` are a decimal's, else 0; ``element`` is an array's.

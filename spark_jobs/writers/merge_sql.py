@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from spark_jobs.delta.table import delta_identifier
-from spark_jobs.schema.lake_types import LakeKind
+from spark_jobs.schema.lake_types import FLOATS, LakeKind
 from spark_jobs.schema.mode_columns import mode_columns
 from spark_jobs.schema.net_columns import DELETE, OPERATION, UPSERT, NetColumns, old_key, unchanged, value
 from spark_jobs.schema.table_shape import LakeColumn, TableShape
@@ -82,14 +82,14 @@ def key_matches(shape: TableShape, key_range: KeyRange | None) -> list[str]:
 
 
 def updated_values(columns: NetColumns) -> list[str]:
-    """The assignments of an update: every column except the key's."""
-    names = [quoted(column.name) for column in columns.shape.columns]
+    """The assignments of an update: every column except the key's, unless it is a float: 0 matches -0."""
+    shape, names = columns.shape, [quoted(column.name) for column in columns.shape.columns]
     return [
         f"t.{name} = CASE WHEN s.{unchanged(i)} THEN t.{name} ELSE s.{value(i)} END"
         if i in columns.unchanged
         else f"t.{name} = s.{value(i)}"
         for i, name in enumerate(names)
-        if i not in columns.shape.key_indices
+        if i not in shape.key_indices or shape.columns[i].lake_type.kind in FLOATS
     ]
 
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spark_jobs.schema.lake_types import LakeKind, LakeType
+from spark_jobs.schema.lake_types import FLOATS, LakeKind, LakeType
 from spark_jobs.schema.table_shape import LakeColumn
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
-
-_FLOATS = (LakeKind.FLOAT, LakeKind.DOUBLE)
 
 
 def printed(value: str, column: LakeColumn) -> Column:
@@ -36,7 +34,7 @@ def _printed(value: str, lake_type: LakeType, depth: int) -> str:
         return f"transform({value}, {each} -> struct({each} IS NULL, {_printed(each, lake_type.element, depth + 1)}))"
     if lake_type.kind is LakeKind.VARIANT:  # Spark neither compares nor hashes variants; their keys are always sorted
         return f"to_json({value})"
-    return f"CAST({value} AS STRING)" if lake_type.kind in _FLOATS else value
+    return f"CAST({value} AS STRING)" if lake_type.kind in FLOATS else value
 
 
 def quick_hash_sql(value: str, column: LakeColumn) -> str:

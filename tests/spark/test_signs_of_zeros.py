@@ -1,0 +1,63 @@
+"""A key of 0 and one of -0 are one key to PostgreSQL, and two values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import pytest
+
+from spark_jobs.configuration import MergeEngine, Table
+from spark_jobs.options.table_mode import Mode
+from spark_jobs.verify.compare_table import Thoroughness
+from spark_jobs.verify.verify import verify
+from tests.fixtures.pipelines import pipeline_of
+from tests.fixtures.row_compare import lake_rows
+from tests.fixtures.servers import Database
+from tests.spark.altered_tables import assert_equal, in_public, synced
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+
+STEPS = (
+    ("UPDATE {t} SET k = '-0' WHERE k = 0",),
+    ("UPDATE {t} SET a = 5 WHERE k = 0",),
+    ("DELETE FROM {t} WHERE k = 0", "INSERT INTO {t} VALUES (0, 9)"),
+    ("UPDATE {t} SET k = -k",),
+)
+
+
+@pytest.mark.parametrize("engine", get_args(MergeEngine))
+def test_the_sign_of_a_zero_is_followed(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine
+) -> None:
+    modes: tuple[Mode, ...] = ("mirror", "soft_delete", "history")
+    names = in_public([*modes, "keyless"])
+    for name in names:
+        key = "" if name.relname == "keyless" else " PRIMARY KEY"
+        database.execute(
+            f"CREATE TABLE {name} (k float8{key}, a int)",
+            f"INSERT INTO {name} SELECT g, g FROM generate_series(0, 5) g",
+        )
+    *_, keyless = names
+    database.execute(
+        f"ALTER TABLE {keyless} REPLICA IDENTITY FULL", f"INSERT INTO {keyless} SELECT -k, a FROM {keyless}"
+    )
+    tables = (*(Table(name, mode) for name, mode in zip(names, modes, strict=False)), Table(keyless))
+    pipeline = replace(pipeline_of(database, tmp_path / "lake", engine=engine), tables=tables)
+    synced(spark, pipeline)
+    for step in STEPS:
+        database.execute(*(statement.format(t=name) for name in names for statement in step))
+        synced(spark, pipeline)
+        assert_equal(spark, pipeline, names[0], keyless)
+        for quick in (False, True):
+            assert verify(pipeline, lambda: spark, how=Thoroughness(quick=quick)).problems == ()
+    zeros = {
+        name.relname: [str(row["k"]) for row in lake_rows(spark, pipeline.lake.table(name)).to_pylist() if not row["k"]]
+        for name in names
+    }
+    assert (zeros["mirror"], zeros["soft_delete"]) == (["-0.0"], ["-0.0"])
+    assert sorted(zeros["history"]) == ["-0.0", "-0.0", "-0.0", "0.0", "0.0"]
