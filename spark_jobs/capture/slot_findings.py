@@ -13,6 +13,7 @@ from spark_jobs.capture.lag import Lag
 from spark_jobs.errors import RECOVER
 from spark_jobs.options.health_limits import HealthLimits, Threshold
 from spark_jobs.postgres.health import SlotHealth
+from spark_jobs.postgres.slot import standby_away
 from spark_jobs.readable_size import size
 
 Severity = Literal["warn", "error"]
@@ -42,6 +43,8 @@ def _of_state(health: SlotHealth) -> Iterator[Finding]:
     elif health.wal_status == "extended" and health.safe_wal_size is not None:
         text = f"slot {slot} holds more than max_wal_size; {size(health.safe_wal_size)} of WAL until it is lost"
         yield Finding("warn", f"{text}: run sync, or see why it does not run")
+    if (away := standby_away(health)) is not None:
+        yield Finding("error", f"{away.what}: {away.hint}")
 
 
 def _of_wal(health: SlotHealth, limits: HealthLimits) -> Iterator[Finding]:

@@ -156,16 +156,24 @@ def require_plugin(slot: Slot, plugin: str) -> None:
 
 
 def require_standbys(slot: Slot) -> None:
-    """Raises SlotError while the server would let a read of the slot wait, without a word, for a standby that is away.
+    """Raises SlotError while the server would let a read of the slot wait, without a word, for a standby that is
+    away."""
+    if (away := standby_away(slot)) is not None:
+        raise away
+
+
+def standby_away(slot: Slot) -> SlotError | None:
+    """The error that names a standby that the slot awaits, and that is away; None if there is none.
 
     https://www.postgresql.org/docs/current/runtime-config-replication.html#GUC-SYNCHRONIZED-STANDBY-SLOTS
     """
-    if slot.awaits:
-        raise SlotError(
-            f"slot {slot.slot_name} sends nothing before the standby of slot {', '.join(slot.awaits)} has received it,"
-            " and that standby is not connected",
-            hint="start the standby, or take its slot out of the server's setting synchronized_standby_slots",
-        )
+    if not slot.awaits:
+        return None
+    return SlotError(
+        f"slot {slot.slot_name} sends nothing before the standby of slot {', '.join(slot.awaits)} has received it,"
+        " and that standby is not connected",
+        hint="start the standby, or take its slot out of the server's setting synchronized_standby_slots",
+    )
 
 
 def require_not_lost(slot: Slot) -> None:

@@ -10,6 +10,7 @@ import pytest
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.doctor.log_check import change_log_check
 from spark_jobs.errors import SlotError
+from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
 from tests.fixtures.no_spark import no_spark
 from tests.fixtures.pipelines import pipeline_of
@@ -38,6 +39,8 @@ def test_a_standby_that_is_away_is_named(tmp_path: Path) -> None:
         database.execute("INSERT INTO t VALUES (1)")
         with pytest.raises(SlotError, match=r"the standby of slot standby_1 has received it, and .* is not connected"):
             sync(pipeline, no_spark)
+        (finding,) = pipeline_status(pipeline).findings
+        assert (finding.severity, "start the standby" in finding.text) == ("error", True)
         *_, check = change_log_check(pipeline)
         assert check.verdict.name == "FAIL"
         configure(server, "")

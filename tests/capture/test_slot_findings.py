@@ -60,6 +60,11 @@ NEVER = HealthLimits(*[Threshold()] * 5)
             "warn",
             "(prepared as 'gid', open for 7,200 s): COMMIT PREPARED 'gid' or ROLLBACK PREPARED 'gid', in database",
         ),
+        (
+            {"awaits": ("standby_1",)},
+            "error",
+            "slot shop sends nothing before the standby of slot standby_1 has received it, and that standby is not",
+        ),
         ({"free_replication_slots": 0}, "warn", "no replication slot is free"),
     ],
 )

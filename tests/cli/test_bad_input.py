@@ -112,6 +112,26 @@ def test_doctor_names_each_fault_and_its_remedy(modest: PostgresServer, tmp_path
         _untouched(database, tmp_path)
 
 
+def test_doctor_prints_problems_only(modest: PostgresServer, tmp_path: Path) -> None:
+    """``--quiet``: a line for each check that failed, with its remedy, and no table."""
+    with fresh_database(modest) as database:
+        database.execute("CREATE TABLE orders (id bigint)")
+        command = configured(tmp_path, database.dsn, database.name, ["public.orders", "public.none"])
+        failed = [check for check in command("doctor", "--json").document["checks"] if check["verdict"] == "fail"]
+        answer = command("doctor", "--quiet")
+        assert (answer.exit_code, answer.stdout) == (1, "")
+        for check in failed:
+            assert f"{check['what']}: {check['found']}" in answer.stderr
+            assert check["remedy"] in answer.stderr
+        assert "checks failed" not in answer.stderr
+
+
+def test_doctor_prints_nothing_where_all_is_well(database: Database, tmp_path: Path) -> None:
+    database.execute(_ORDERS)
+    answer = configured(tmp_path, database.dsn, database.name, ["public.orders"])("doctor", "--quiet")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "", "")
+
+
 def test_no_slot_free(server: PostgresServer, tmp_path: Path) -> None:
     with fresh_database(server) as database:
         database.execute(_ORDERS)
