@@ -11,6 +11,7 @@ from spark_jobs.capture.catalogue_look import certain_changes
 from spark_jobs.capture.continuity import check_health
 from spark_jobs.capture.lag import Lag, lag_behind, lag_since
 from spark_jobs.capture.slot_findings import Finding, slot_findings
+from spark_jobs.capture.slot_owner import require_own_slot
 from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, GapError, LakeError, NeedsSnapshotError, SlotError, SourceError
@@ -204,6 +205,8 @@ def _ask(pipeline: Pipeline, ledger: Ledger | None) -> _Answers:
                 require_plugin(health, pipeline.source.plugin)
             if ledger is not None:
                 check_health(pipeline, ledger.last, health)
+            else:
+                require_own_slot(at_source)
     except (SourceError, SlotError, GapError) as error:
         if not answers.names:
             answers = _answers_of_lake(configured_names(matching_in_lake(pipeline)) or (), ledger)
@@ -221,8 +224,8 @@ def _answers_of_lake(names: tuple[QualifiedName, ...], ledger: Ledger | None) ->
 
 
 def _trouble(at_source: AtSource, answers: _Answers, ledger: Ledger) -> Mapping[QualifiedName, CdcError]:
-    """Errors of tables that were followed until now."""
-    stopped = stopped_tables(at_source, tuple(ledger.found), ledger.found)
+    """Errors of tables that were followed until now, and of those that cannot begin."""
+    stopped = stopped_tables(at_source, answers.names, ledger.found)
     return {**_changed(at_source, answers, ledger), **{table.name: table.error for table in stopped}}
 
 
@@ -265,7 +268,8 @@ def _table_status(name: QualifiedName, late: _Late, answers: _Answers, *, read_a
     state = ledger.found.get(name) if ledger else None
     if ledger is None or state is None:
         waits_for = answers.waits_for(name) if ledger is not None else None
-        return TableStatus(name, waits_for=waits_for, snapshot_progress=answers.progress.get(name))
+        progress = answers.progress.get(name)
+        return TableStatus(name, error=answers.trouble.get(name), waits_for=waits_for, snapshot_progress=progress)
     if isinstance(state, LakeError):
         return TableStatus(name, error=state)
     pending = [marker for marker in answers.markers if marker.ordinal > state.ordinal]

@@ -14,6 +14,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import SlotError
 from spark_jobs.lake.cuts import latest_cut
 from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.status import pipeline_status
 from spark_jobs.sync import sync
 from spark_jobs.verify.verify import verify
 from tests.cli.command import configured
@@ -76,6 +77,7 @@ def test_without_its_change_log_a_lake_begins_anew_only_if_told_to(
     with pytest.raises(SlotError, match="is read for another lake") as refused:
         sync(shop, no_spark)
     assert "source.adopt_slot: true" in refused.value.hint
+    assert [str(error) for error in pipeline_status(shop).errors] == [str(refused.value)]
     before = latest_cut(shop.lake)
     pipeline = begin_anew(shop, database)
     read_again(pipeline, database, NAMES)

@@ -253,6 +253,14 @@ def test_where_no_table_can_be_followed_everything_is_left_as_it_was(database: D
     assert not (tmp_path / "lake").exists()
 
 
+def test_status_says_which_tables_sync_leaves_out_as_sync_does(database: Database, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE keyless (id int)")
+    pipeline = pipeline_of(database, tmp_path / "lake", "public.orders", "public.keyless", "public.missing")
+    told = [error.what for error in sync(pipeline, no_spark).errors]
+    assert len(told) == 2
+    assert [error.what for error in pipeline_status(pipeline).errors] == told
+
+
 def test_lag_is_told_before_and_after(shop: Followed) -> None:
     synced(shop)
     shop.database.execute("UPDATE orders SET status = repeat('x', 1000)")
