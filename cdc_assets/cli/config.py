@@ -15,6 +15,8 @@ from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.terminal import counted
 from cdc_assets.configuration.load_pipeline import COMPONENT_TYPE, load_fields, load_pipeline
 from cdc_assets.configuration.models import PipelineModel
+from spark_jobs.errors import ConfigurationError
+from spark_jobs.postgres.connection import parameters_of
 
 _HIDDEN = "**********"
 
@@ -42,6 +44,10 @@ def command() -> None:
 def validate(config: Path) -> Outcome:
     """Check the file. Exit code 2: a field is wrong; one line says where, and what is allowed."""
     pipeline = load_pipeline(config)
+    try:
+        parameters_of(pipeline.source.dsn)
+    except ConfigurationError as error:
+        raise error.within(str(config)) from None
     named = None if pipeline.tables is None else len(pipeline.tables)
     tables = "the tables of the publication" if named is None else counted(named, "table")
     line = f"{config} is valid: pipeline {pipeline.name} with {tables}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -35,6 +36,9 @@ _CALLED_HINT = (
     "a function of the database runs with this statement, most likely of an event trigger (see pg_event_trigger):"
     " mend it, or create the publication yourself"
 )
+# a URI whose password has an @ or a / as it is: libpq takes what follows for the host or the database, and messages
+# name these
+_WITH_A_BARE_SIGN = re.compile(r"postgres(ql)?://[^@/]*[@/][^?]*@")
 _BUSY = (
     "the database system is starting up",
     "too many clients",
@@ -58,14 +62,17 @@ def conninfo(dsn: SecretStr, **changes: Any) -> Conninfo:
 
 def parameters_of(dsn: SecretStr) -> dict[str, Any]:
     """What the connection string itself says, by libpq's keywords. Raises ConfigurationError."""
+    text = dsn.get_secret_value()
     try:
-        return conninfo_to_dict(dsn.get_secret_value())
+        if not _WITH_A_BARE_SIGN.match(text):
+            return conninfo_to_dict(text)
     except psycopg.ProgrammingError:
-        # libpq's message quotes the string, password and all
-        raise ConfigurationError(
-            "source.dsn is not a PostgreSQL connection string",
-            hint="expected postgresql://user:password@host:port/database or host=... dbname=...",
-        ) from None
+        pass  # libpq's message quotes the string, password and all
+    raise ConfigurationError(
+        "source.dsn is not a PostgreSQL connection string",
+        hint="expected postgresql://user:password@host:port/database or host=... dbname=...; in a URI, @ / and % of a"
+        " password are written %40 %2F %25",
+    )
 
 
 @contextmanager

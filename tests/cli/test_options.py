@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -15,7 +17,7 @@ from cdc_assets.cli.invocation import run
 from cdc_assets.cli.old_spellings import current_spelling
 from cdc_assets.cli.output_choice import OutputChoice
 
-_FILE = {
+_FILE: dict[str, Any] = {
     "type": "cdc_assets.PostgresCdcComponent",
     "attributes": {
         "name": "shop",
@@ -81,6 +83,44 @@ def test_the_file_is_shown_with_its_defaults_and_without_secrets(
     assert attributes["merge"] == {"engine": "spark"}
     assert run(["config", "show", "-o", "json"]) == 0
     assert json.loads(capfd.readouterr().out) == yaml.safe_load(shown)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://cdc:of@hunter2@localhost:1/shop",
+        "postgresql://cdc:5/hunter2@localhost:1/shop",
+        "postgres://cdc:of@hunter2/x@localhost:1/shop",
+        "postgresql://cdc:of%hunter2@localhost:1/shop",
+        "hots=localhost password=hunter2",
+        "localhost:1/hunter2",
+    ],
+)
+def test_a_connection_string_that_libpq_reads_otherwise_is_refused_unseen(
+    folder: Path, capfd: pytest.CaptureFixture[str], dsn: str
+) -> None:
+    document = copy.deepcopy(_FILE)
+    document["attributes"]["source"]["dsn"] = dsn
+    (folder / "postgres-cdc.yaml").write_text(yaml.safe_dump(document))
+    for command, file in (["config", "validate"], "postgres-cdc.yaml: "), (["status"], ""), (["sync"], ""):
+        assert run(command) == 2
+        said = capfd.readouterr().err
+        assert said.startswith(f"postgres-cdc: {file}source.dsn is not a PostgreSQL connection string\nhint: expected ")
+        assert "hunter2" not in said
+
+
+def test_a_connection_string_with_signs_elsewhere_is_accepted(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    document = copy.deepcopy(_FILE)
+    for dsn in (
+        "postgresql://cdc:of%40hunter2@localhost:1/shop",
+        "postgresql://cdc@localhost/shop?application_name=a@b",
+        "postgresql:///shop?host=/tmp&user=cdc@shop",
+        "postgresql://cdc:p?:#w@[::1]:1,localhost:2/shop",
+        "host=localhost user=cdc@shop password=a@b/c%d",
+    ):
+        document["attributes"]["source"]["dsn"] = dsn
+        (folder / "postgres-cdc.yaml").write_text(yaml.safe_dump(document))
+        assert run(["config", "validate"]) == 0, capfd.readouterr().err
 
 
 @pytest.mark.parametrize("asked", [["--json"], ["-o", "json"], ["--output=json"], ["-vo", "json"]])
