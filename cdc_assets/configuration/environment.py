@@ -25,6 +25,8 @@ from spark_jobs.options.table_mask import SALT_VARIABLE
 _REQUIRED = object()
 # Dagster recognises a project by these, too
 _OF_A_PROJECT = ("pyproject.toml", "dg.toml")
+_NOT_SET = " is not set"
+_FORM = 'a template is written as in "{{ env.NAME }}"'
 _environment = NativeEnvironment(undefined=StrictUndefined)
 
 
@@ -32,7 +34,7 @@ class MissingVariable(Undefined):
     """An environment variable that is not set: false in a condition, an error as soon as its value is used."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(hint=f"environment variable {name} is not set")
+        super().__init__(hint=f"environment variable {name}{_NOT_SET}")
 
     def __str__(self) -> str:
         self._fail_with_undefined_error()
@@ -80,11 +82,11 @@ def rendered(text: str, scope: Mapping[str, object]) -> Any:
         if isinstance(value, Undefined):
             str(value)  # raises the error that names what is missing
     except UndefinedError as error:
-        raise ConfigurationError(str(error.message)) from None
+        what = str(error.message)
+        hint = "set it for this process, or in the project's .env" if what.endswith(_NOT_SET) else _FORM
+        raise ConfigurationError(what, hint=hint) from None
     except TemplateSyntaxError as error:
-        raise ConfigurationError(
-            f"not a template: {error.message}", hint='a template is written as in "{{ env.NAME }}"'
-        ) from None
+        raise ConfigurationError(f"not a template: {error.message}", hint=_FORM) from None
     except Exception as error:  # noqa: BLE001 - whatever its expression raises; its words may be a value
         raise ConfigurationError(f"the template fails: {type(error).__name__}") from None
     return value

@@ -37,6 +37,8 @@ _MAPPINGS = ("model_type", "model_attributes_type")
 _HARMLESS = re.compile(r"[\w .,:/*(){}\[\]'+-]{1,60}")
 # as a part of other words in a message, it would be taken for what a template stands for
 _SHORT = 3
+# a field of more than these, ``warn`` say, may belong anywhere
+_FEW = 2
 _SECRET = ("dsn", "password_command", "spark")
 
 
@@ -62,7 +64,9 @@ def first_error(error: ValidationError, model: type[BaseModel], written: object,
     details = next((details for details in errors if details["type"] == "extra_forbidden"), errors[0])
     path = tuple(part for part in details["loc"] if part != "[key]")
     if details["type"] == "extra_forbidden":
-        return FieldError(path, unknown_field(str(path[-1]), _fields_at(path[:-1], model)))
+        *parents, name = path
+        allowed = _fields_at(tuple(parents), model)
+        return FieldError(path, unknown_field(str(name), allowed), misplaced_hint(str(name), tuple(parents), model))
     value = _at(path, written)
 
     def accepts(at: FieldPath, form: object) -> bool:
@@ -115,6 +119,23 @@ def unknown_field(name: str, allowed: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, allowed, n=1)
     guess = f" (did you mean {near[0]}?)" if near else ""
     return f"unknown field{guess}; allowed: {', '.join(allowed)}"
+
+
+def misplaced_hint(name: str, parents: FieldPath, model: type[BaseModel]) -> str:
+    """Where a field belongs that stands among fields of another, most often for its indentation; empty if unknown."""
+    if "." in name and parents and isinstance(parents[-1], int):
+        return f"write - name: {name}, and its fields below name" if _HARMLESS.fullmatch(name) else ""
+    homes = [home for home in _homes_of(name, model) if home]
+    return f"{name} is a field of {' and of '.join(homes)}: indent it below" if 1 <= len(homes) <= _FEW else ""
+
+
+def _homes_of(name: str, model: type[BaseModel], home: str = "") -> Iterator[str]:
+    """The fields that have a field of this name."""
+    if name in model.model_fields:
+        yield home
+    for field, info in model.model_fields.items():
+        if (inner := model_in(info.annotation)) is not None:
+            yield from _homes_of(name, inner, f"{home}.{field}".lstrip("."))
 
 
 def _what(details: ErrorDetails, model: type[BaseModel], value: object) -> str:

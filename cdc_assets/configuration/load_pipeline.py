@@ -16,7 +16,7 @@ from cdc_assets.configuration.environment import EnvironmentScope, set_from_env_
 from cdc_assets.configuration.field_errors import FieldError, unknown_field
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.configuration.validated_fields import validated
-from cdc_assets.configuration.yaml_document import YamlDocument, documents
+from cdc_assets.configuration.yaml_document import YamlDocument, documents, syntax_hint
 from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError
 
@@ -70,7 +70,7 @@ def _pipeline_document(file: Path) -> YamlDocument:
     except yaml.MarkedYAMLError as error:
         # not the error's own text: it quotes the line, which may hold a password
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigurationError(f"{file}{line}: not YAML: {error.problem}") from None
+        raise ConfigurationError(f"{file}{line}: not YAML: {error.problem}", hint=syntax_hint(text, error)) from None
     except yaml.YAMLError:
         raise ConfigurationError(f"{file}: not YAML") from None
     ours = [document for document in all_documents if document.value.get("type") == COMPONENT_TYPE]
@@ -82,7 +82,8 @@ def _pipeline_document(file: Path) -> YamlDocument:
     document = ours[0]
     for key in document.value:
         if key not in _TOP_LEVEL:
-            raise FieldError((key,), unknown_field(str(key), _TOP_LEVEL)).at(f"{file}:{document.line((key,))}")
+            hint = f"{key} is a field of attributes: indent it below" if key in PipelineModel.model_fields else ""
+            raise FieldError((key,), unknown_field(str(key), _TOP_LEVEL), hint).at(f"{file}:{document.line((key,))}")
     if not isinstance(document.value.get("attributes"), dict):
         what = "expected a mapping with name, source, lake and tables"
         raise FieldError(("attributes",), what).at(f"{file}:{document.line(('attributes',))}")

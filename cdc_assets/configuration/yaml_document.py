@@ -14,6 +14,19 @@ class _Loader(yaml.SafeLoader):
 
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: node.value)
 
+_QUOTED_TEMPLATE = 'put a template in quotes: "{{ env.NAME }}"'
+# by words of PyYAML's problem: what to write, where the words say only what the parser met
+_HINTS = {
+    "expected <block end>, but found '<scalar>'": "put the value in quotes; inside them, write a quote twice",
+    "expected <block end>": "begin the line at the column of the lines beside it",
+    "mapping values are not allowed": "begin the line at the column of the lines beside it, or put a value with a colon"
+    " in quotes; a table with fields of its own begins with `- name:`",
+    r"'\t' that cannot start": "indent with spaces: YAML allows no tabs there",
+    "that cannot start any token": "put the value in quotes",
+    "alphabetic or numeric character": "put a pattern in quotes: '*.orders'",
+    "undefined alias": "put a pattern in quotes: '*.orders'",
+}
+
 
 @dataclass(frozen=True)
 class YamlDocument:
@@ -51,6 +64,14 @@ def documents(text: str) -> list[YamlDocument]:
     finally:
         loader.dispose()
     return of_file
+
+
+def syntax_hint(text: str, error: yaml.MarkedYAMLError) -> str:
+    """What to write in place of what YAML cannot read; empty if its own words say it."""
+    line = text.splitlines()[error.problem_mark.line : error.problem_mark.line + 1] if error.problem_mark else []
+    if any("{{" in each for each in line):
+        return _QUOTED_TEMPLATE
+    return next((hint for words, hint in _HINTS.items() if words in str(error.problem)), "")
 
 
 def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:

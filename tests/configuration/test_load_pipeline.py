@@ -492,6 +492,16 @@ def test_settings_of_pgoutput_are_refused_with_test_decoding(file: Path, setting
         ("- a", ":1: not YAML: expected fields, as in name: value"),
         ("a: hunter2 [\nb: [hunter2", ":2: not YAML: "),
         ("type: x\ntype: y", ":2: not YAML: type is written twice"),
+        ("a:\n\tb: 1", ":2: not YAML: found character '\\t' that cannot start any token: indent with spaces"),
+        (
+            "a:\n  b: 1\n c: 1",
+            ":3: not YAML: expected <block end>, but found '<block mapping start>': begin the line at the column of",
+        ),
+        ("a: {{ env.A }}", ":1: not YAML: found unhashable key: put a template in quotes"),
+        ("a: {{ env.A }}/b", ":1: not YAML: expected <block end>, but found '<scalar>': put a template in quotes"),
+        ("a: 'it's'", ":1: not YAML: expected <block end>, but found '<scalar>': put the value in quotes"),
+        ("a:\n- b\n  c: d", ":3: not YAML: mapping values are not allowed here: begin the line at the column of"),
+        ("a:\n- *.b", ":2: not YAML: expected alphabetic or numeric character, but found '.': put a pattern in quotes"),
         ("type: cdc_assets.PostgresCdcComponent", ":1: attributes: expected a mapping"),
         (f"{FILE}---\n{FILE}", ": holds 2 pipelines: give each a file of its own"),
     ],
@@ -578,3 +588,32 @@ class TestPatterns:
         source = {"dsn": "host=db", "plugin": "test_decoding"}
         with pytest.raises(ConfigurationError, match=rf"defaults: {field}: plugin: test_decoding"):
             patterned(tables=["public.*"], source=source, defaults={field: value})
+
+
+SHORT = """\
+type: cdc_assets.PostgresCdcComponent
+attributes:
+  name: shop
+  source:
+    dsn: dbname=shop
+  lake: {path: lake}
+  tables:
+  - public.orders
+"""
+
+
+@pytest.mark.parametrize(
+    ("misplaced", "hint"),
+    [
+        (SHORT.replace("    dsn", "  dsn"), "dsn is a field of source: indent it below"),
+        (SHORT.replace("\n  ", "\n"), "name is a field of attributes: indent it below"),
+        (SHORT.replace("orders", "orders: {mode: append}"), "write - name: public.orders, and its fields below name"),
+        (f"{SHORT}  mode: append\n", "mode is a field of defaults and of tables: indent it below"),
+        (f"{SHORT}  warn: 1GiB\n", ""),
+    ],
+)
+def test_a_field_among_those_of_another_is_told_where_it_belongs(file: Path, misplaced: str, hint: str) -> None:
+    file.write_text(misplaced)
+    with pytest.raises(ConfigurationError, match="unknown field") as caught:
+        load_pipeline(file)
+    assert caught.value.hint == hint
