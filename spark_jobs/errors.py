@@ -187,6 +187,11 @@ class NeedsSnapshotError(CdcError):
         return cls(f"{table} needs a re-snapshot: {why}", hint=hint)
 
 
+def why_read(table: object, reason: str) -> str:
+    """Of a table that has been read again: the reason, if it is the sentence that said that this was needed."""
+    return reason.removeprefix(f"{table} needs a re-snapshot: ")
+
+
 class SchemaChangeError(NeedsSnapshotError):
     """The source table has changed in a way that cannot be applied in place."""
 

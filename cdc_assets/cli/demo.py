@@ -20,7 +20,7 @@ from rich.text import Text
 from cdc_assets.cli.options import CONFIG_VARIABLE, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.spark import lazy_session
-from cdc_assets.cli.terminal import Terminal, new_table
+from cdc_assets.cli.terminal import Terminal, counted, new_table
 from cdc_assets.demo.demo_folder import DSN_VARIABLE
 from spark_jobs.configuration import SparkOptions
 from spark_jobs.errors import ConfigurationError, LakeError
@@ -157,7 +157,8 @@ def _figures(report: DemoReport) -> Text:
     before = max(table.lag_bytes_before for table in report.tables)
     now = max(table.lag_bytes for table in report.tables)
     return Text(
-        f"{report.changes:,} changes in {report.windows} windows followed at {report.changes_per_second:,.0f}/s; "
+        f"{report.changes:,} changes in {counted(report.windows, 'window')}, "
+        f"{report.changes_per_second:,.0f} a second; "
         f"{size(before)} behind before the last sync, {size(now)} now; "
         f"first sync with the snapshot {report.snapshot_seconds:.0f} s; {report.seconds:.0f} s in all"
     )

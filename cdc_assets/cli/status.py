@@ -12,9 +12,9 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options_with_metrics
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.prometheus import prometheus_text
-from cdc_assets.cli.terminal import Terminal, known, lines, new_table, only_counted, paragraphs, told_apart
+from cdc_assets.cli.terminal import Terminal, counted, known, lines, new_table, only_counted, paragraphs, told_apart
 from cdc_assets.configuration.load_pipeline import load_pipeline
-from spark_jobs.errors import CdcError
+from spark_jobs.errors import CdcError, why_read
 from spark_jobs.lake.unrepresentable import Unrepresentable
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.table_mode import keeps_past
@@ -62,7 +62,14 @@ def _display(status: PipelineStatus, everything: bool = False) -> RenderableType
             ),
             style="yellow",
         ),
-        lines(filter(None, (t.snapshot_reason for t in tables)), heading="snapshots taken because of a change:"),
+        lines(
+            (
+                f"{t.name}, at {t.snapshot_lsn}: {why_read(t.name, t.snapshot_reason)}"
+                for t in tables
+                if t.snapshot_reason
+            ),
+            heading="tables that were read again because of a change:",
+        ),
         lines(
             (f"{name}: {one.reason}: {one.rows:,} rows read again at {one.lsn}" for name, one in read),
             heading="partitions that were read again, without the rest of their tables:",
@@ -102,7 +109,7 @@ def _slot_and_log(status: PipelineStatus) -> Table:
     if log := status.log:
         late = "" if log.lag_seconds is None else f", {log.lag_seconds:,.0f} s"
         behind = f"{_bytes(log.lag_bytes)}{late} behind"
-        facts.add_row("change log", f"{log.landed_windows} windows, up to {log.landed_end}, {behind}")
+        facts.add_row("change log", f"{counted(log.landed_windows, 'window')}, up to {log.landed_end}, {behind}")
     else:
         facts.add_row("change log", "does not exist yet: run sync")
     return facts

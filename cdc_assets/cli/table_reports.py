@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cdc_assets.cli.terminal import known, lines, new_table, only_counted, paragraphs, told_apart
 from spark_jobs.apply.table_applied import TableApplied
-from spark_jobs.errors import CdcError, SnapshotWaitsError
+from spark_jobs.errors import CdcError, SnapshotWaitsError, why_read
 from spark_jobs.replay.change_mode import ModeChanged
 from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.snapshot.table_waiting import TableWaiting
@@ -98,5 +98,6 @@ def snapshot_table(snapshots: Sequence[TableSnapshot], *, everything: bool) -> R
         lost = f", without {', '.join(table.lost)}" if table.lost else ""
         outcome = _stopped(table.error) if table.error else Text(f"snapshot taken{lost}", style="green")
         lsn = "–" if table.error else str(table.lsn)
-        shown.add_row(Text(str(table.name)), f"{table.rows:,}", lsn, outcome, *(Text(table.reason) for _ in reasons))
+        why = (Text(why_read(table.name, table.reason)) for _ in reasons)
+        shown.add_row(Text(str(table.name)), f"{table.rows:,}", lsn, outcome, *why)
     return paragraphs(shown, counted)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from spark_jobs.errors import why_read
 from spark_jobs.qualified_name import QualifiedName
-from spark_jobs.snapshot.snapshot_tables import TableSnapshot
 from spark_jobs.status import PipelineStatus
 from spark_jobs.sync import SyncReport
 from spark_jobs.verify.table_verified import TableVerified
@@ -54,14 +54,15 @@ class KeptServer:
 
 @dataclass(frozen=True)
 class DemoReport:
-    """``sync_seconds`` is the time spent in the syncs that applied ``changes``, capture included. ``kept``: the server,
-    if it is left running."""
+    """``sync_seconds`` is the time spent in the syncs after the first one, capture included; these applied
+    ``followed_changes``. ``kept``: the server, if it is left running."""
 
     tables: tuple[TableResult, ...]
     lake: Path
     configuration: Path
     kept: KeptServer | None
     windows: int
+    followed_changes: int
     snapshot_seconds: float
     sync_seconds: float
     seconds: float
@@ -76,7 +77,7 @@ class DemoReport:
 
     @property
     def changes_per_second(self) -> float:
-        return self.changes / self.sync_seconds if self.sync_seconds else 0.0
+        return self.followed_changes / self.sync_seconds if self.sync_seconds else 0.0
 
 
 def alterations(report: SyncReport) -> Iterator[str]:
@@ -86,7 +87,16 @@ def alterations(report: SyncReport) -> Iterator[str]:
             yield f"columns of {table.name}: {'; '.join(table.columns)}"
         if table.partitions:
             yield f"of {table.name} only partitions were read again"
-    yield from (f"{table.name} was read again: {_why(table)}" for table in report.snapshots if table.reason)
+    yield from (
+        f"{table.name} was read again: {why_read(table.name, table.reason)}"
+        for table in report.snapshots
+        if table.reason
+    )
+
+
+def changes_of(report: SyncReport) -> int:
+    """How many changes the sync applied."""
+    return sum(table.changes.total for table in report.tables)
 
 
 def table_result(
@@ -99,8 +109,8 @@ def table_result(
     name, counts = verified.name, verified.counts
     columns = dict.fromkeys(column for row in verified.rows for column in row.columns)
     snapshots = [table for sync in syncs for table in sync.snapshots if table.name == name]
-    applied = [table for sync in syncs[1:] for table in sync.tables if table.name == name]
-    reasons = [_why(snapshot) for snapshot in snapshots if snapshot.reason]
+    applied = [table for sync in syncs for table in sync.tables if table.name == name]
+    reasons = [why_read(name, snapshot.reason) for snapshot in snapshots if snapshot.reason]
     partitions = [f"{read.reason} ({read.rows:,} rows)" for table in applied if (read := table.partitions)]
     return TableResult(
         name=name,
@@ -113,10 +123,6 @@ def table_result(
         partitions=partitions[-1] if partitions else "",
         columns=tuple(column for table in applied for column in table.columns),
     )
-
-
-def _why(snapshot: TableSnapshot) -> str:
-    return snapshot.reason.removeprefix(f"{snapshot.name} needs a re-snapshot: ")
 
 
 def _lag(status: PipelineStatus, name: QualifiedName) -> int:

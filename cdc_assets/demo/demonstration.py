@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from cdc_assets.configuration.load_pipeline import load_pipeline
 from cdc_assets.demo.demo_folder import DSN_VARIABLE, begin_anew, lake_of, require_own_folder
-from cdc_assets.demo.demo_report import DemoReport, KeptServer, alterations, table_result
+from cdc_assets.demo.demo_report import DemoReport, KeptServer, alterations, changes_of, table_result
 from cdc_assets.demo.demo_server import keep_server, load_demo, new_server
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from cdc_assets.demo.pgbench import running_pgbench
@@ -83,6 +83,7 @@ def demonstrate(
         configuration=configuration,
         kept=KeptServer(SecretStr(server.dsn()), server.binaries) if options.keep else None,
         windows=sum(len(each.windows) for each in syncs),
+        followed_changes=sum(map(changes_of, syncs[1:])),
         snapshot_seconds=syncs[0].seconds,
         sync_seconds=sum(each.seconds for each in syncs[1:]),
         seconds=time.monotonic() - began,
@@ -107,9 +108,7 @@ def _under_load(
             _alter(server, alteration, say)
             report = _synced(pipeline, session, progress)
             syncs.append(report)
-            changes = sum(table.changes.total for table in report.tables)
-            windows, seconds = len(report.windows), report.seconds
-            say(f"sync {number} under load: {windows} windows, {changes:,} changes, {seconds:.1f} s")
+            say(f"sync {number} under load: {changes_of(report):,} changes, {report.seconds:.1f} s")
             for line in alterations(report):
                 say(line)
         time.sleep(options.seconds / _ROUNDS)

@@ -28,7 +28,7 @@ def change_log_check(pipeline: Pipeline) -> Iterator[Check]:
     if checkpoint is None:
         yield ok(AREA, "change log", "does not exist yet: sync creates it")
     else:
-        yield ok(AREA, "change log", f"{checkpoint.ordinal} windows, up to {checkpoint.window.hi}")
+        yield ok(AREA, "change log", f"up to {checkpoint.window.hi}, window {checkpoint.ordinal}")
     try:
         yield _against_slot(pipeline, checkpoint)
     except SourceUnreachableError:

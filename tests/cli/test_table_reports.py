@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 
@@ -13,9 +14,11 @@ from cdc_assets.cli.status import _display as status_display
 from cdc_assets.cli.sync import _display as sync_display
 from cdc_assets.cli.table_reports import modes_changed, snapshot_table
 from cdc_assets.cli.verify import display as verify_display
+from cdc_assets.demo.demo_report import DemoReport, changes_of, table_result
 from spark_jobs.apply.table_applied import TableApplied
+from spark_jobs.change_log.change_counts import ChangeCounts
 from spark_jobs.doctor.checks import Diagnosis, fail, ok
-from spark_jobs.errors import LakeError
+from spark_jobs.errors import LakeError, NeedsSnapshotError
 from spark_jobs.lake.table_state import PartitionsRead
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.maintain.maintain import MaintainReport, TableMaintained
@@ -137,3 +140,29 @@ def test_the_reports_of_thousands_of_tables_are_a_few_lines() -> None:
     assert len(shown(sync_display(some, everything=True)).splitlines()) > 600
     some_verified = replace(verified, tables=verified.tables[:300])
     assert len(shown(verify_display(some_verified, everything=True)).splitlines()) > 300
+
+
+def test_what_was_read_again_is_told_as_done() -> None:
+    reason = NeedsSnapshotError.because(ITEMS, "it was rewritten by DDL").what
+    taken = TableSnapshot(ITEMS, Lsn(9), rows=7, reason=reason)
+    status = PipelineStatus("shop", "/lake", None, None, None, (TableStatus(ITEMS, Lsn(9), snapshot_reason=reason),))
+    texts = [shown(snapshot_table([taken], everything=False)), shown(status_display(status))]
+    assert all("it was rewritten by DDL" in text and "needs" not in text for text in texts)
+    assert "public.items, at 0/9: it was rewritten by DDL" in texts[1]
+
+
+def test_the_demos_changes_add_up_to_the_rows_of_a_table_that_only_grows() -> None:
+    def synced(inserts: int, *snapshots: TableSnapshot) -> SyncReport:
+        counts = ChangeCounts(inserts, 0, 0, 0)
+        return SyncReport(
+            snapshots, (), (TableApplied(ORDERS, 1, 1, Lsn(0), Lsn(9), "applied", counts),), None, 0, 0, 2.0
+        )
+
+    syncs = [synced(4, TableSnapshot(ORDERS, Lsn(1), rows=100)), synced(30), synced(6)]
+    status = PipelineStatus("shop", "/lake", None, None, None, (TableStatus(ORDERS),))
+    result = table_result(TableVerified(ORDERS, Lsn(9), "equal", 3, RowCounts(140, 140)), syncs, status, status)
+    assert result.snapshot_rows + result.changes == result.comparison.lake_rows == 140
+    report = DemoReport(
+        (result,), Path("lake"), Path("shop.yaml"), None, 3, sum(map(changes_of, syncs[1:])), 2.0, 4.0, 9.0
+    )
+    assert (report.changes, report.changes_per_second) == (40, 9.0)
