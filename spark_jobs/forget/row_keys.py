@@ -199,6 +199,6 @@ def _printed(
         except psycopg.DataError:  # its message quotes the value
             is_whole = False
         if not is_whole:
-            raise ConfigurationError(f"the value of {name} in --key is none of type {typed}")
+            raise ConfigurationError(f"the value of {name} in --key is not of type {typed}")
         printed.append(text)
     return tuple(printed)

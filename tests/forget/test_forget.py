@@ -400,7 +400,7 @@ def test_what_cannot_be_forgotten_is_refused(database: Database, tmp_path: Path)
     assert sync(pipeline, no_spark).errors == ()
     for table, key, kind, what in (
         ("code", "co%de==abc", PreconditionError, "the source still has this row"),
-        ("code", "co%de==abcd", ConfigurationError, "is none of type character varying"),
+        ("code", "co%de==abcd", ConfigurationError, "is not of type character varying"),
         ("code", "other=abc", ConfigurationError, "does not name the columns of the key: co%de="),
         ("keyless", "v=abc", PreconditionError, "has no key"),
         ("other", "v=abc", ConfigurationError, "not replicated by this pipeline"),
