@@ -32,8 +32,8 @@ def command(config: Path, at: Lsn | datetime | None) -> Outcome:
 
 
 def _display(cut: ConsistentCut) -> RenderableType:
-    committed = cut.commit_time.isoformat(sep=" ") if cut.commit_time else "no transaction yet"
+    committed = f"last commit {cut.commit_time.isoformat(sep=' ')}" if cut.commit_time else "no commit yet"
     shown = new_table("table", "Delta version", "path", right=("Delta version",))
     for table in cut.tables:
         shown.add_row(Text(str(table.name)), str(table.delta_version), Text(table.path))
-    return paragraphs(Text(f"LSN {cut.lsn}, last commit {committed}, window {cut.window}"), shown)
+    return paragraphs(Text(f"LSN {cut.lsn}, {committed}, window {cut.window}"), shown)

@@ -13,6 +13,7 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.output_choice import FEW
+from cdc_assets.cli.pasted_hint import pasted_hint
 from cdc_assets.cli.spark import lazy_session
 from cdc_assets.cli.terminal import Terminal, new_table
 from cdc_assets.configuration.load_pipeline import load_pipeline
@@ -37,7 +38,9 @@ def command(terminal: Terminal, config: Path, by_spark: bool) -> Outcome:
     with lazy_session(pipeline.spark) as spark:
         diagnosis = diagnose(pipeline, spark if by_spark else None)
     return Outcome(
-        diagnosis, _display(diagnosis, terminal.choice.verbose), tuple(_problems(diagnosis, terminal.choice.quiet))
+        diagnosis,
+        _display(diagnosis, terminal.configuration, terminal.choice.verbose),
+        tuple(_problems(diagnosis, terminal.choice.quiet)),
     )
 
 
@@ -51,7 +54,7 @@ def _problems(diagnosis: Diagnosis, each: bool) -> Iterator[PreconditionError]:
         yield PreconditionError(failed, hint="correct what is marked fail")
 
 
-def _display(diagnosis: Diagnosis, everything: bool = False) -> Table:
+def _display(diagnosis: Diagnosis, configuration: Path | None = None, everything: bool = False) -> Table:
     table = new_table("", "area", "check", "found", "how to fix it")
     well = Counter(check.area for check in diagnosis.checks if check.verdict is Verdict.OK)
     counted = [] if everything else [area for area, number in well.items() if number > FEW]
@@ -61,5 +64,6 @@ def _display(diagnosis: Diagnosis, everything: bool = False) -> Table:
         if check.verdict is Verdict.OK and check.area in counted:
             continue
         mark = Text(check.verdict.value, style=_STYLE[check.verdict])
-        table.add_row(mark, check.area, Text(check.what), Text(check.found), Text(check.remedy))
+        remedy = pasted_hint(check.remedy, configuration)
+        table.add_row(mark, check.area, Text(check.what), Text(check.found), Text(remedy))
     return table

@@ -38,7 +38,7 @@ def command(terminal: Terminal, config: Path, lake: bool, yes: bool) -> Outcome:
     if not yes:
         _require_somebody_to_ask(terminal)
     plan = plan_drop(pipeline, lake=lake)
-    if plan.removals and not terminal.choice.as_json:
+    if plan.removals and not (terminal.choice.as_json or (yes and terminal.choice.quiet)):
         terminal.announce(Group(_table("to be removed", plan.removals), *_kept(plan)))
     if plan.removals and not yes and not click.confirm("Remove all this?", err=True):
         return Outcome(plan, Text("nothing was removed"), failed=True)

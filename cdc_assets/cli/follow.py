@@ -23,7 +23,7 @@ from cdc_assets.cli.json_output import json_value
 from cdc_assets.cli.listener import ListenAddress, listening
 from cdc_assets.cli.options import config_option, output_options, read_by, read_seconds
 from cdc_assets.cli.outcome import Outcome
-from cdc_assets.cli.pasted_hint import pasted_hint
+from cdc_assets.cli.pasted_hint import pasted_hint, with_pasted_hints
 from cdc_assets.cli.spark import renewable_session
 from cdc_assets.cli.terminal import Terminal, counted
 from cdc_assets.configuration.load_pipeline import load_pipeline
@@ -72,7 +72,8 @@ def command(
     otherwise one for each round that did something.
     """
     pipeline = load_pipeline(config)
-    lines = _json_line if terminal.choice.as_json else RoundLines(terminal.choice.quiet, terminal.configuration)
+    json_line = partial(_json_line, configuration=terminal.configuration)
+    lines = json_line if terminal.choice.as_json else RoundLines(terminal.choice.quiet, terminal.configuration)
     status = FreshStatus(partial(pipeline_status, pipeline), every=max(every, _LEAST_SECONDS_BETWEEN_STATUSES))
     monitor = FollowMonitor(pipeline.name, status, every=every)
 
@@ -80,7 +81,7 @@ def command(
         if (text := lines(done)) is not None:
             terminal.line(text)
         if health_file is not None:
-            _replace_file(health_file, _json_line(done))
+            _replace_file(health_file, json_line(done))
         monitor.note(done)
 
     with ExitStack() as stack:
@@ -109,8 +110,8 @@ def stopping_on_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _json_line(done: FollowRound) -> str:
-    return json.dumps(json_value(done), ensure_ascii=True)
+def _json_line(done: FollowRound, configuration: Path | None) -> str:
+    return json.dumps(with_pasted_hints(json_value(done), configuration), ensure_ascii=True)
 
 
 @dataclass

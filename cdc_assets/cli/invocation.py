@@ -13,11 +13,11 @@ from typing import TypeAlias
 import click
 
 from cdc_assets.cli.commands import postgres_cdc
-from cdc_assets.cli.json_output import error_document, json_text
+from cdc_assets.cli.json_output import error_document, json_text, json_value
 from cdc_assets.cli.old_spellings import current_spelling
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.output_choice import OutputChoice
-from cdc_assets.cli.pasted_hint import pasted_hint
+from cdc_assets.cli.pasted_hint import with_pasted_hints
 from cdc_assets.cli.terminal import Terminal
 from spark_jobs.errors import CdcError, one_line
 
@@ -68,7 +68,8 @@ def _finished(terminal: Terminal, outcome: object) -> int:
         if outcome.report is None:  # the command has printed its lines
             pass
         elif terminal.choice.as_json:
-            sys.stdout.write(json_text(outcome.report) + "\n")
+            document = with_pasted_hints(json_value(outcome.report), terminal.configuration)
+            sys.stdout.write(json_text(document) + "\n")
         elif isinstance(outcome.display, str):
             sys.stdout.write(outcome.display)
         elif terminal.choice.quiet:
@@ -84,9 +85,8 @@ def _finished(terminal: Terminal, outcome: object) -> int:
 def _failed(terminal: Terminal, error: Exception, message: Said, exit_code: int) -> int:
     terminal.problem(*message)
     if terminal.choice.as_json:
-        what, hint = message
-        pasted = pasted_hint(hint, terminal.configuration)
-        sys.stdout.write(json_text(error_document(error, what, pasted)) + "\n")
+        document = with_pasted_hints(error_document(error, *message), terminal.configuration)
+        sys.stdout.write(json_text(document) + "\n")
         sys.stdout.flush()
     return exit_code
 

@@ -96,6 +96,11 @@ def test_the_command_from_beginning_to_end(database: Database, tmp_path: Path) -
     assert lost.problem.startswith(f"slot {name} is gone, and the change log ends at")
     assert "postgres-cdc recover" in lost.hint
     assert "is gone" in command("status").stderr
+    recover = f"`postgres-cdc recover --config {command.configuration}` begins"
+    assert command("status", "--json").document["source_error"]["hint"].startswith(recover)
+    checks = command("doctor", "--json").document["checks"]
+    assert [check["remedy"].startswith(recover) for check in checks if "is gone" in check["found"]] == [True]
+    assert recover in command("doctor").stdout
     assert at_source(database) == (0, 0)
 
     removed = command("drop", "--lake", "--yes", "--json").document
@@ -113,6 +118,11 @@ def test_the_command_from_beginning_to_end(database: Database, tmp_path: Path) -
         again.stdout
     )
     assert command("status").exit_code == 0
+
+    assert command("sync").exit_code == 0
+    quiet = command("drop", "--lake", "--yes", "--quiet")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
+    assert files(lake) == []
     assert command("sync").exit_code == 0, "it begins anew"
     assert at_source(database) == (1, 1)
 
