@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -26,6 +28,7 @@ returning right select session_user similar some symmetric system_user table tab
 unique user using variadic verbose when where window with
 """
 RESERVED_WORDS = frozenset(_RESERVED.split())
+_FEW = 3
 _ESCAPE = re.compile(r"\\(?:(\\)|([0-9A-Fa-f]{4})|\+([0-9A-Fa-f]{6})|)")
 
 
@@ -112,3 +115,12 @@ def percent_encoded(name: str) -> str:
     encoded = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
     # a folder named _delta_log would turn its parent folder into a Delta table
     return "%5Fdelta_log" if name == "_delta_log" else encoded
+
+
+def names_like(wanted: Iterable[QualifiedName], known: Iterable[QualifiedName]) -> list[QualifiedName]:
+    """Those that may have been meant: their own names are the same, in another schema say, or much alike."""
+    by_relname: dict[str, list[QualifiedName]] = {}
+    for name in known:
+        by_relname.setdefault(name.relname, []).append(name)
+    near = dict.fromkeys(near for name in wanted for near in difflib.get_close_matches(name.relname, by_relname, n=3))
+    return [name for relname in near for name in by_relname[relname]][:_FEW]

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_jobs.errors import PreconditionError
+from spark_jobs.postgres.catalogue import publishable_tables
 from spark_jobs.postgres.connection import Connection, source_errors
 from spark_jobs.postgres.partition_tree import partition_tree_sql
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.qualified_name import QualifiedName, names_like
 from spark_jobs.schema.table_faults import foreign_fault, no_columns_fault, unlogged_fault
 
 _TABLES = f"""
@@ -82,6 +83,8 @@ def require_tables(connection: Connection, names: Sequence[QualifiedName]) -> No
 
 
 def no_table(connection: Connection, *names: QualifiedName) -> PreconditionError:
-    """The error about tables that do not exist."""
+    """The error about tables that do not exist. Its hint names those that are most like them."""
     what = f"there is no table {', '.join(map(str, names))} in database {connection.info.dbname}"
-    return PreconditionError(what, hint="correct tables: in the configuration")
+    near = " or ".join(map(str, names_like(names, publishable_tables(connection))))
+    guess = f"; did you mean {near}?" if near else ""
+    return PreconditionError(what, hint=f"correct tables: in the configuration{guess}")

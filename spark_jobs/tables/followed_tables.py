@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Sequence
 
 from spark_jobs.change_log.window_marker import FollowedSince, WindowMarker
@@ -10,7 +9,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import ConfigurationError, PreconditionError
 from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.postgres.published_tables import add_table
-from spark_jobs.qualified_name import QualifiedName
+from spark_jobs.qualified_name import QualifiedName, names_like
 
 
 def configured_names(pipeline: Pipeline) -> tuple[QualifiedName, ...] | None:
@@ -60,14 +59,15 @@ def nothing_followed(pipeline: Pipeline) -> PreconditionError:
 
 def require_followed(names: Collection[QualifiedName], followed: Collection[QualifiedName]) -> None:
     """Raises ConfigurationError if one of ``names`` is not followed; its hint is the names that are most like it."""
-    if not (unknown := [str(name) for name in names if name not in followed]):
+    if not (unknown := [name for name in names if name not in followed]):
         return
-    known = list(map(str, followed))
-    near = dict.fromkeys(near for name in unknown for near in difflib.get_close_matches(name, known, n=3))
-    one = "1 table" if len(known) == 1 else f"{len(known):,} tables"
+    near = names_like(unknown, followed)
+    one = "1 table" if len(followed) == 1 else f"{len(followed):,} tables"
     raise ConfigurationError(
-        f"not replicated by this pipeline: {', '.join(unknown)}",
-        hint=f"did you mean {' or '.join(near)}?" if near else f"it replicates {one}: `postgres-cdc status` lists them",
+        f"not replicated by this pipeline: {', '.join(map(str, unknown))}",
+        hint=f"did you mean {' or '.join(map(str, near))}?"
+        if near
+        else f"it replicates {one}: `postgres-cdc status` lists them",
     )
 
 

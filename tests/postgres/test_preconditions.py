@@ -70,6 +70,21 @@ def test_what_is_no_table_is_reported_as_missing(database: Database, tmp_path: P
     assert database.execute("SELECT 1 FROM pg_replication_slots WHERE database = current_database()") == []
 
 
+@pytest.mark.parametrize(
+    ("wanted", "guess"),
+    [("orders", "; did you mean sales.orders?"), ("items", "; did you mean public.item?"), ("public.sales", "")],
+)
+def test_what_may_be_meant_by_a_table_that_is_missing_is_named(
+    database: Database, tmp_path: Path, wanted: str, guess: str
+) -> None:
+    database.execute(
+        "CREATE SCHEMA sales", "CREATE TABLE sales.orders (id int PRIMARY KEY)", "CREATE TABLE item (id int)"
+    )
+    with pytest.raises(PreconditionError, match="there is no table public") as missing:
+        prepare(pipeline_of(database, tmp_path / "lake", wanted))
+    assert missing.value.hint == f"correct tables: in the configuration{guess}"
+
+
 def test_snapshot_needs_replication_and_select(every_database: Database) -> None:
     role = f"reader_{every_database.name}"
     with every_database.connect() as connection:
