@@ -90,8 +90,9 @@ def command(
 
 
 def _ui(terminal: Terminal, folder: Path, jars: str, port: int) -> Outcome:
-    from cdc_assets.demo.dagster_ui import show_in_dagster
+    from cdc_assets.demo.dagster_ui import require_free_port, show_in_dagster
 
+    require_free_port(port)
     terminal.say(f"Dagster on the demo in {folder}: http://127.0.0.1:{port}; Ctrl-C ends it")
     return Outcome(None, "", failed=show_in_dagster(folder, jars=jars, port=port) != 0)
 

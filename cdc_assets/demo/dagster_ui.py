@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,13 +26,25 @@ from cdc_assets.demo.demo_folder import (
     require_own_folder,
 )
 from cdc_assets.demo.demo_server import keep_server, kept_server, load_demo, new_server
-from spark_jobs.errors import ConfigurationError
+from spark_jobs.errors import CdcError, ConfigurationError
 
 _HERE = Path(__file__).parent
 _DAGSTER = (sys.executable, "-m", "dagster")
 _WORKSPACE = ("--workspace", str(_HERE / "workspace.yaml"))
 _SENSOR = "shop_slot_lag"
 _STOP_SECONDS = 60
+
+
+def require_free_port(port: int) -> None:
+    """Raises CdcError if something listens there already: Dagster would go on without its UI, and what answers at the
+    address would be somebody else's."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Dagster does: else a port just left is in use
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            hint = "choose another one with --port, or stop what listens there"
+            raise CdcError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}", hint=hint) from None
 
 
 def show_in_dagster(folder: Path, *, jars: str, port: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,28 @@ def test_unknown_command() -> None:
     what, hint = answer.stderr.splitlines()
     assert what == "postgres-cdc: No such command 'synch'. Did you mean 'sync'?"
     assert hint == "hint: postgres-cdc --help"
+
+
+def test_a_ui_whose_port_is_in_use_does_not_begin(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        demo = [
+            sys.executable,
+            "-m",
+            "cdc_assets.cli",
+            "demo",
+            "--ui",
+            "--folder",
+            str(tmp_path / "demo"),
+            "--port",
+            port,
+        ]
+        answer = subprocess.run(demo, capture_output=True, text=True, check=False, timeout=60)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    what, hint = answer.stderr.splitlines()
+    assert what == f"postgres-cdc: cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert hint == "hint: choose another one with --port, or stop what listens there"
+    assert not (tmp_path / "demo").exists()
 
 
 @pytest.mark.parametrize("name", ["sync", "recover", "snapshot", "capture", "apply", "status", "doctor", "verify"])
