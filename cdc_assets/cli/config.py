@@ -13,7 +13,7 @@ from rich.text import Text
 from cdc_assets.cli.options import config_option, output_options
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.terminal import counted
-from cdc_assets.configuration.load_pipeline import COMPONENT_TYPE, load_fields, load_pipeline
+from cdc_assets.configuration.load_pipeline import COMPONENT_TYPE, FOR_DAGSTER, load_fields, load_pipeline
 from cdc_assets.configuration.models import PipelineModel
 from spark_jobs.errors import ConfigurationError
 from spark_jobs.postgres.connection import parameters_of
@@ -58,7 +58,11 @@ def validate(config: Path) -> Outcome:
 @config_option
 @output_options
 def show(config: Path) -> Outcome:
-    """Print every field with its value, or with its default. The connection string and Spark's settings are hidden."""
+    """Print every field with its value, or with its default, as a file may have them.
+
+    The connection string and Spark's settings are hidden; `op` and `translation`, which only Dagster reads, are left
+    out.
+    """
     model, _ = load_fields(config)
     document = _document(model)
     return Outcome(document, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
@@ -66,7 +70,7 @@ def show(config: Path) -> Outcome:
 
 def _document(model: PipelineModel) -> dict[str, Any]:
     """In the form of the file. What is left out has the pipeline's name by default."""
-    attributes = model.model_dump(mode="json")
+    attributes = model.model_dump(mode="json", exclude=set(FOR_DAGSTER))
     attributes["source"]["slot"] = model.source.slot or model.name
     attributes["source"]["publication"] = attributes["source"]["publication"] or model.name
     if model.source.password_command:

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, PlainSerializer, SecretStr
 
-from cdc_assets.configuration.units import duration_text, read_duration, read_size, size_text
+from cdc_assets.configuration.units import duration_text, read_duration, read_size, seconds_text, size_text
 from spark_jobs.errors import LakeError
 from spark_jobs.object_stores import full_uri, store_of
 from spark_jobs.options.column_options import ChosenType
@@ -242,9 +242,12 @@ Publication = Annotated[
     BeforeValidator(_publication, json_schema_input_type=str | list[str]),
 ]
 MESSAGES = BeforeValidator(_messages)
-Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str)]
-Seconds = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str)]
-KeptFor = Annotated[int, BeforeValidator(_kept_for, json_schema_input_type=int | str)]
+# where the file is shown again, as it is written there
+_SIZE_TEXT = PlainSerializer(size_text, when_used="json")
+_SECONDS_TEXT = PlainSerializer(seconds_text, when_used="json")
+Size = Annotated[int, BeforeValidator(_size, json_schema_input_type=int | str), _SIZE_TEXT]
+Seconds = Annotated[int, BeforeValidator(_seconds, json_schema_input_type=int | str), _SECONDS_TEXT]
+KeptFor = Annotated[int, BeforeValidator(_kept_for, json_schema_input_type=int | str), _SECONDS_TEXT]
 Count = Annotated[int, _at_least(1)]
 Cron = Annotated[str, AfterValidator(_cron)]
 TimeZone = Annotated[str, AfterValidator(_time_zone)]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 
 from pydantic import BaseModel, Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 
 from cdc_assets.configuration.fields import Seconds, Size
 from cdc_assets.configuration.strict_model import StrictModel
-from cdc_assets.configuration.units import duration_text, size_text
+from cdc_assets.configuration.units import seconds_text, size_text
 
 
 class SizeThresholdModel(StrictModel):
@@ -81,11 +80,7 @@ class HealthModel(StrictModel):
             return pair
         if isinstance(written, Mapping) and len(written) == 1:
             return pair.model_copy(update={"warn" if "error" in written else "error": None})
-        shown = size_text if isinstance(pair, SizeThresholdModel) else _seconds_text
+        shown = size_text if isinstance(pair, SizeThresholdModel) else seconds_text
         raise ValueError(
             f"warn: {shown(pair.warn)} is more than error: {shown(pair.error)}; set both, or switch one off with null"
         )
-
-
-def _seconds_text(seconds: int) -> str:
-    return duration_text(timedelta(seconds=seconds))

@@ -23,7 +23,7 @@ from spark_jobs.errors import ConfigurationError
 COMPONENT_TYPE = "cdc_assets.PostgresCdcComponent"
 _TOP_LEVEL = ("type", "attributes", "requirements", "post_processing", "template_vars_module")
 # their templates may name what only Dagster knows
-_FOR_DAGSTER = ("op", "translation")
+FOR_DAGSTER = ("op", "translation")
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
@@ -50,7 +50,7 @@ def load_fields(path: str | Path) -> tuple[PipelineModel, Pipeline]:
 def _model(file: Path) -> PipelineModel:
     document = _pipeline_document(file)
     set_from_env_file(file.resolve().parent)
-    ours = {name: value for name, value in document.value["attributes"].items() if name not in _FOR_DAGSTER}
+    ours = {name: value for name, value in document.value["attributes"].items() if name not in FOR_DAGSTER}
     try:
         return validated(PipelineModel, ours, {"env": EnvironmentScope()})
     except FieldError as error:

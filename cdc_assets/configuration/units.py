@@ -53,3 +53,7 @@ def duration_text(duration: timedelta) -> str:
     """The same, in days at most."""
     units = {name: unit for name, unit in reversed(tuple(DURATIONS.items())) if name != "w"}
     return next((f"{duration // unit}{name}" for name, unit in units.items() if duration and not duration % unit), "0s")
+
+
+def seconds_text(seconds: int) -> str:
+    return duration_text(timedelta(seconds=seconds))

@@ -85,6 +85,33 @@ def test_the_file_is_shown_with_its_defaults_and_without_secrets(
     assert json.loads(capfd.readouterr().out) == yaml.safe_load(shown)
 
 
+def test_what_is_shown_is_a_file_that_means_the_same(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    document = copy.deepcopy(_FILE)
+    document["attributes"] |= {
+        "windows": {"max_bytes": "64MiB"},
+        "snapshot": {"rate_limit": "50MiB"},
+        "retention": {"change_log": "90d"},
+        "health": {"lag_bytes": {"warn": "3GiB"}, "lag_seconds": {"warn": "15m"}},
+        "on_unrepresentable": "null",
+        "tables": [
+            {"name": "public.orders", "types": {"amount": "decimal(38,10)"}, "on_schema_change": {"add": "stop"}}
+        ],
+        "automation": {"sensor": "90s"},
+        "time_partitions": {"daily": {"timezone": "Europe/Berlin", "start": "2026-11-01"}},
+        "op": {"retry_policy": {"max_retries": 5, "delay": "30s"}},
+        "spark": {},
+    }
+    (folder / "postgres-cdc.yaml").write_text(yaml.safe_dump(document))
+    assert run(["config", "show"]) == 0
+    shown = capfd.readouterr().out
+    for written in ("64MiB", "50MiB", "90d", "3GiB", "15m", "90s"):
+        assert f" {written}\n" in shown
+    (folder / "shown.yaml").write_text(shown.replace("'**********'", "host=nowhere password=hunter2"))
+    assert "retry_policy" not in shown, "only Dagster reads it"
+    assert run(["config", "show", "--config", "shown.yaml"]) == 0
+    assert capfd.readouterr().out == shown
+
+
 @pytest.mark.parametrize(
     "dsn",
     [
