@@ -24,10 +24,17 @@ def lsn_partitions(pipeline_name: str) -> dg.DynamicPartitionsDefinition:
     return dg.DynamicPartitionsDefinition(name=f"{pipeline_name}_lsn")
 
 
-def windows_of(keys: Iterable[str]) -> tuple[Window, ...]:
-    """A run's windows in LSN order. Keys may be typed in the UI: a bad one fails the run at once, without a retry."""
+def windows_of(context: dg.AssetExecutionContext) -> tuple[Window, ...]:
+    """A run's windows in LSN order. Keys may be typed in the UI, and a job launched without any: a run with a bad one,
+    or with none, fails at once, without a retry."""
+    if not context.has_partition_key and not context.has_partition_key_range:
+        what = (
+            "the run has no partitions, which are the windows to capture and apply: select some, or let sensor or"
+            " schedule request the run; the command postgres-cdc sync needs none"
+        )
+        raise dg.Failure(what, allow_retries=False)
     try:
-        return tuple(sorted(Window.parse(key) for key in keys))
+        return tuple(sorted(Window.parse(key) for key in context.partition_keys))
     except ValueError as error:
         raise dg.Failure(f"partition key: {error}", allow_retries=False) from None
 

@@ -55,7 +55,7 @@ def _capture(context: dg.AssetExecutionContext, blueprint: Blueprint) -> Iterato
     from spark_jobs.prepare import prepare
 
     pipeline = blueprint.pipeline
-    windows = windows_of(context.partition_keys)
+    windows = windows_of(context)
     progress = logged_progress(context.log.info)
     started = time.monotonic()
     with failures(blueprint.remedies):

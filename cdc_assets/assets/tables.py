@@ -96,7 +96,7 @@ def table_assets(blueprint: Blueprint, execute: Execute) -> dg.AssetsDefinition:
             table: spec.key for table, spec in blueprint.table_specs.items() if spec.key in context.selected_asset_keys
         }
         messages = blueprint.messages_key if blueprint.messages_key in context.selected_asset_keys else None
-        yield from execute(context, TableRun(blueprint, windows_of(context.partition_keys), selected, messages))
+        yield from execute(context, TableRun(blueprint, windows_of(context), selected, messages))
 
     return tables
 

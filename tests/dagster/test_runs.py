@@ -326,6 +326,17 @@ def test_hand_typed_key_is_refused(followed: UnderDagster, key: str, said: str) 
     assert followed.green("change_log") == set()
 
 
+def test_a_run_without_partitions_is_told_what_it_lacks(followed: UnderDagster) -> None:
+    """As `dg launch --job` starts it."""
+    result = followed.defs.resolve_job_def(f"{followed.name}_sync").execute_in_process(
+        instance=followed.instance, raise_on_error=False
+    )
+    assert not result.success
+    for failure in result.get_step_failure_events():
+        said = str(failure.step_failure_data.user_failure_data.description)  # type: ignore[union-attr]
+        assert said.startswith("the run has no partitions, which are the windows to capture and apply: select some")
+
+
 def test_tables_alone_are_refused_before_their_windows_are_landed(followed: UnderDagster) -> None:
     change(followed, 1)
     request = requested(followed.tick())
