@@ -63,8 +63,12 @@ def set_from_env_file(folder: Path) -> None:
         if file is not None:
             load_dotenv(file)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigurationError(f"{file}: cannot be read: {reason}") from None
+        raise ConfigurationError(f"{file}: cannot be read: {why_unreadable(error)}") from None
+
+
+def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Without the path, which the message names, and without bytes of the file."""
+    return error.strerror or type(error).__name__ if isinstance(error, OSError) else "it is not UTF-8"
 
 
 def mask_salt() -> SecretStr | None:

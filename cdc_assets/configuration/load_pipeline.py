@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from cdc_assets.configuration.engine_form import pipeline_of
-from cdc_assets.configuration.environment import EnvironmentScope, set_from_env_file
+from cdc_assets.configuration.environment import EnvironmentScope, set_from_env_file, why_unreadable
 from cdc_assets.configuration.field_errors import FieldError, unknown_field
 from cdc_assets.configuration.models import PipelineModel
 from cdc_assets.configuration.validated_fields import validated
@@ -64,7 +64,7 @@ def _pipeline_document(file: Path) -> YamlDocument:
         hint = "name it with --config FILE; `postgres-cdc init` writes a new one"
         raise ConfigurationError(f"{file}: no such file", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file}: cannot be read: {error}") from None
+        raise ConfigurationError(f"{file}: cannot be read: {why_unreadable(error)}") from None
     try:
         all_documents = documents(text)
     except yaml.MarkedYAMLError as error:

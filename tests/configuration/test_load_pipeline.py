@@ -517,8 +517,11 @@ def test_not_a_configuration(file: Path, text: str, said: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no such file"):
         load_pipeline(tmp_path / "none.yaml")
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match=r": cannot be read: Is a directory$"):
         load_pipeline(tmp_path)
+    (tmp_path / "shop.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match=r": cannot be read: it is not UTF-8$"):
+        load_pipeline(tmp_path / "shop.yaml")
 
 
 @pytest.mark.parametrize(
