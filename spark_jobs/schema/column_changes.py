@@ -6,7 +6,7 @@ Anything else (another type, a column that no look at the catalogue has announce
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from spark_jobs.errors import SchemaChangeError, new_snapshot
@@ -35,6 +35,18 @@ class DeltaColumn:
         """Whether both are decimals and ``column`` has more digits, so that it holds every value of this one."""
         known = LakeType.of_sql(self.sql)
         return known is not None and is_widened(known, column.lake_type)
+
+
+def counterparts(
+    lake_columns: Sequence[DeltaColumn], columns: Iterable[LakeColumn], *, by_number: bool
+) -> dict[int, DeltaColumn]:
+    """By the number of each of the source's ``columns``, the lake's column that holds it. ``by_number``: whether the
+    table was made from this very source table; otherwise numbers mean nothing, and columns with the same name are the
+    same."""
+    if by_number:
+        return {column.attnum: column for column in lake_columns if column.attnum is not None}
+    names = {column.name: column for column in lake_columns}
+    return {column.attnum: names[column.name] for column in columns if column.name in names}
 
 
 @dataclass(frozen=True)

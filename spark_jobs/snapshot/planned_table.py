@@ -148,14 +148,15 @@ class TableToRead:
         lake."""
         if self.work.pipeline.schema_policy(self.name).add != "ignore" or (before := self.state()) is None:
             return frozenset()
-        by_number = self._is_of_same_table(before, facts.relid)
-        return added_since(facts, self._lake_columns(before), by_number=by_number)
+        return added_since(facts, self._lake_columns(before), by_number=self.is_of_same_table(before))
 
-    def _is_of_same_table(self, before: TableState, relid: int) -> bool:
+    def is_of_same_table(self, before: TableState) -> bool:
         """Whether the lake's table was made from this very table, so that its attribute numbers mean the same."""
         identity = self.work.checkpoint.identity
         same_cluster = identity.stream[0] == identity.system_identifier
-        return before.relid == relid and (same_cluster or not is_of_earlier_chapter(before, identity.chapter))
+        return before.relid == self.described.relid and (
+            same_cluster or not is_of_earlier_chapter(before, identity.chapter)
+        )
 
     def _lake_columns(self, before: TableState) -> Sequence[DeltaColumn]:
         """The columns of the lake's table."""
@@ -247,7 +248,7 @@ class PlannedTable(TableToRead):
         lake_columns, kept = self._lake_columns(before), before.differing.kept_numbers
         # with other chosen types or masks the lake's types differ whatever the source did
         types = (before.generation.types, before.generation.mask) == (self.options.types, self.mask)
-        by_number = self._is_of_same_table(before, self.read.shape.relid)
+        by_number = self.is_of_same_table(before)
         where = f"at {self.exported.lsn}"
         refused = refused_columns(
             lake_columns, self.read.shape, policy, where, types=types, by_number=by_number, kept=kept

@@ -166,7 +166,7 @@ class _ExportedRows:
         if target is None or before is None or not table.goes_on_from(before):
             return target
         stay = holds_changes(table.form.mode) and not target.has_other_columns
-        return replace(target, keeps="all" if stay else "some")
+        return replace(target, keeps="all" if stay else "some", by_number=table.is_of_same_table(before))
 
     def files(self, target: WholeTable) -> WrittenFiles | None:
         table = self.table
@@ -261,7 +261,8 @@ def _written_by_spark(
         rows_read = noted.rows
         if before is not None and table.goes_on_from(before):
             with _naming(table):
-                all_rows = rows_with_past(rows_read, path, read.shape, table.form, table.moment)
+                by_number = table.is_of_same_table(before)
+                all_rows = rows_with_past(rows_read, path, read.shape, table.form, table.moment, by_number=by_number)
         else:
             for key, setting in INTERPRETED.items() if read.is_small else ():
                 own.conf.set(key, setting)

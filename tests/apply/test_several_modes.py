@@ -144,6 +144,30 @@ def test_columns_that_change(item: Item) -> None:
     assert {3, 6, 7, 8, 9} <= {row["id"] for row in ended}
 
 
+def test_a_table_that_is_created_again_with_its_columns_in_another_order(item: Item) -> None:
+    """What is past keeps its values under their names: the attribute numbers are another table's."""
+    pipeline = item.in_modes("soft_delete", "history", "append")
+    synced_without_spark(pipeline)
+    item.run(
+        [
+            [
+                "CREATE TABLE again (doc text, v text, n int, id int PRIMARY KEY)",
+                "INSERT INTO again SELECT doc, v, n, id FROM item WHERE id > 2",
+                "DROP TABLE item",
+                "ALTER TABLE again RENAME TO item",
+            ]
+        ]
+    )
+    assert len(synced_without_spark(pipeline).snapshots) == 3
+    softly, history, changes = (rows_of(pipeline, name) for name in ("item", "item__history", "item__append"))
+    assert {row["id"] for row in softly if row["_deleted_at"]} == {1, 2}
+    assert {row["id"] for row in history if row["_valid_to"]} == {1, 2}
+    assert len(history) == 20, "equal rows are the same versions"
+    for row in (*softly, *history, *changes):
+        assert (row["v"], row["n"]) == (f"v{row['id']}", row["id"] % 3)
+        assert row["doc"].startswith("d")
+
+
 def test_a_mode_is_added_and_removed(item: Item) -> None:
     """The table that is there is not touched. One that was removed stays as it is, and goes on when it is back."""
     alone, both = item.in_modes("mirror"), item.in_modes("mirror", "history")

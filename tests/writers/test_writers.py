@@ -605,7 +605,9 @@ def test_the_past_beside_a_new_snapshot(made: Callable[..., Table], kind: str, m
     rows = pa.Table.from_batches([rows_of_snapshot(batch, table.form, later) for batch in values.to_batches()])
     found = with_snapshot(rows_of_table(held), rows, table.shape, mode, later)
     frame = table.spark.createDataFrame(values, schema=ddl(value_fields(table.read)))
-    by_spark = rows_with_past(frame.selectExpr(*named_columns(source)), path, table.read, table.form, later)
+    by_spark = rows_with_past(
+        frame.selectExpr(*named_columns(source)), path, table.read, table.form, later, by_number=True
+    )
     wanted = by_spark.toArrow().select(found.column_names)
     assert found.num_rows == (11 if mode == "soft_delete" else 14)
     assert Counter(map(_printed, zip(*found.to_pydict().values(), strict=True))) == Counter(

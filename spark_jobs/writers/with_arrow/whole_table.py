@@ -6,7 +6,7 @@ the columns in the same commit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
@@ -24,7 +24,7 @@ from spark_jobs.delta.transaction_log import TransactionLog, note_version
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.options.write_limits import WriteLimits
 from spark_jobs.schema.annotations import TableAnnotations
-from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.column_changes import DeltaColumn, counterparts
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
 from spark_jobs.schema.table_shape import LakeColumn, TableShape, of_source
@@ -71,7 +71,8 @@ class WholeTable:
     and numbers of all of them in the data files, in the same order; without column mapping they have their own names,
     and no numbers. ``before``: the table as it is now, None if there is none. ``keeps``: which of its rows it has
     after the commit: all, and those of the files; or some, which are in the files too, so that nobody may commit in
-    between; or none. ``said``: what the source says about the table; None: as before."""
+    between; or none. ``by_number``: see ``counterparts``. ``said``: what the source says about the table; None: as
+    before."""
 
     path: Location
     columns: tuple[LakeColumn, ...]
@@ -80,6 +81,7 @@ class WholeTable:
     ids: tuple[int | None, ...]
     before: OpenedTable | None
     keeps: Literal["all", "some", "none"] = "none"
+    by_number: bool = True
     said: TableAnnotations | None = None
 
     @classmethod
@@ -157,7 +159,8 @@ class WholeTable:
         if table is None or file_bytes(pa.table(table.get_add_actions(flatten=True))) > limits.small_bytes:
             return None
         rows = rows_of_table_within(table, limits.in_memory_bytes)
-        return None if rows is None else _in_columns(rows, self.before.columns, self.columns, self.mode)
+        known = counterparts(self.before.columns, of_source(self.columns), by_number=self.by_number)
+        return None if rows is None else _in_columns(rows, known, self.columns, self.mode)
 
     def written(self, rows: pa.Table) -> WrittenFiles:
         """``rows`` of the table in data files that no version names yet. Raises LakeError."""
@@ -233,10 +236,10 @@ def is_ours(opened: OpenedTable) -> bool:
 
 
 def _in_columns(
-    rows: pa.Table, lake_columns: Sequence[DeltaColumn], columns: Sequence[LakeColumn], mode: Mode
+    rows: pa.Table, known: Mapping[int, DeltaColumn], columns: Sequence[LakeColumn], mode: Mode
 ) -> pa.Table | None:
-    """The rows of a table that has the columns ``lake_columns``, in others. None if Spark has to convert a value."""
-    known, schema = {column.attnum: column for column in lake_columns}, written_columns(columns, mode)
+    """The rows of a table in other columns, of which it has those ``known``. None if Spark has to convert a value."""
+    schema = written_columns(columns, mode)
     arrays, own = [], schema.names[len(of_source(columns)) :]
     if not {*own} <= {*rows.column_names}:
         return None

@@ -6,13 +6,14 @@ the snapshot's LSN.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
 from spark_jobs.errors import UnrepresentableError
 from spark_jobs.options.table_mode import Form, has_versions, holds_changes
-from spark_jobs.schema.column_changes import DeltaColumn
+from spark_jobs.schema.column_changes import DeltaColumn, counterparts
 from spark_jobs.schema.lake_types import LakeKind, LakeType
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
@@ -53,18 +54,20 @@ def _since(column: ModeColumn, moment: Moment) -> str:
     return f"CAST({'NULL' if known is None else repr(known)} AS {column.sql})"
 
 
-def rows_with_past(rows: DataFrame, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
-    """All rows of the table at ``path`` after the snapshot, past rows included.
+def rows_with_past(
+    rows: DataFrame, path: str, shape: TableShape, form: Form, moment: Moment, *, by_number: bool
+) -> DataFrame:
+    """All rows of the table at ``path`` after the snapshot, past rows included. ``by_number``: see ``counterparts``.
 
-    Columns are matched by attribute number. Raises UnrepresentableError if a past row has a value that its column's new
-    type does not hold.
+    Raises UnrepresentableError if a past row has a value that its column's new type does not hold.
     """
     spark = rows.sparkSession
-    _require_fitting(spark, path, shape)
+    held = counterparts(table_columns(spark, path), shape.columns, by_number=by_number)
+    _require_fitting(spark, path, shape, held)
     if has_versions(form.mode):
-        table_rows = _earlier_rows(spark, path, shape, Form(form.mode), moment)
+        table_rows = _earlier_rows(spark, path, shape, held, Form(form.mode), moment)
         return with_commit_columns(_history(rows, table_rows, shape, moment), form, moment)
-    table_rows = _earlier_rows(spark, path, shape, form, moment)
+    table_rows = _earlier_rows(spark, path, shape, held, form, moment)
     if holds_changes(form.mode):
         return table_rows.unionByName(snapshot_rows(rows, form, moment))
     return _soft_deleted(rows, table_rows, shape, form, moment)
@@ -88,9 +91,10 @@ def _of_version(column: ModeColumn) -> str:
     return f"CASE WHEN `{VALID_TO_LSN.name}` IS NULL THEN `{begins.name}` ELSE `{ends.name}` END"
 
 
-def _earlier_rows(spark: SparkSession, path: str, shape: TableShape, form: Form, moment: Moment) -> DataFrame:
-    """The table's rows, in the source's current columns and those of the form."""
-    held = {column.attnum: column for column in table_columns(spark, path)}
+def _earlier_rows(
+    spark: SparkSession, path: str, shape: TableShape, held: Mapping[int, DeltaColumn], form: Form, moment: Moment
+) -> DataFrame:
+    """The table's rows, in the source's current columns, of which it has those ``held``, and in those of the form."""
     values = (f"{_earlier(held.get(column.attnum), column)} AS {quoted(column.name)}" for column in shape.columns)
     kept = (quoted(column.name) for column in own_columns(form))
     return with_commit_columns(spark.read.format("delta").load(path), form, moment).selectExpr(*values, *kept)
@@ -124,8 +128,7 @@ def castable_sql(value: str, before: str, now: LakeType) -> str:
     return value
 
 
-def _require_fitting(spark: SparkSession, path: str, shape: TableShape) -> None:
-    held = {column.attnum: column for column in table_columns(spark, path)}
+def _require_fitting(spark: SparkSession, path: str, shape: TableShape, held: Mapping[int, DeltaColumn]) -> None:
     pairs = [(held[column.attnum], column) for column in shape.columns if column.attnum in held]
     for before, now in pairs:
         if before.sql != now.lake_type.sql and _has_misfits(spark, path, before, now):
