@@ -10,13 +10,30 @@ from spark_jobs.qualified_name import QualifiedName
 
 # of characters of a comment on a table or a column; more are not shown
 _MOST = 4_000
+# the bytes that begin a text as UTF-8, in hexadecimal. https://www.rfc-editor.org/rfc/rfc3629#section-4
+_NEXT = "[89ab]."
+_UTF_8 = "|".join(
+    (
+        "[0-7].",
+        f"(?:c[2-9a-f]|d.){_NEXT}",
+        f"(?:e0[ab].|e[1-9abcef]{_NEXT}|ed[89].){_NEXT}",
+        f"(?:f0[9ab].|f[1-3]{_NEXT}|f48.){_NEXT}{_NEXT}",
+    )
+)
 
 
 def comment_sql(relid: str, attnum: str) -> str:
-    """The comment on a column, or with number 0 on the table, as an SQL expression; null if there is none."""
-    return f"""(SELECT CASE WHEN length(d.description) > {_MOST} THEN left(d.description, {_MOST - 3}) || '...'
-      ELSE d.description END
-    FROM pg_catalog.pg_description d
+    """The comment on a column, or with number 0 on the table, as an SQL expression; null if there is none. In an
+    SQL_ASCII database, whose texts may be of any encoding, it ends where it is no UTF-8: the server would refuse all
+    that the statement returns, and a cut at a number of characters is one at a number of bytes there."""
+    return f"""(SELECT CASE WHEN whole IS DISTINCT FROM readable
+      THEN convert_from(decode(readable, 'hex'), 'UTF8') || '...' ELSE text END
+    FROM pg_catalog.pg_description d,
+      LATERAL (SELECT CASE WHEN length(d.description) > {_MOST} THEN left(d.description, {_MOST - 3}) || '...'
+        ELSE d.description END) AS cut(text),
+      LATERAL (SELECT CASE current_setting('server_encoding') WHEN 'SQL_ASCII'
+        THEN encode(convert_to(text, 'SQL_ASCII'), 'hex') END) AS bytes(whole),
+      LATERAL (SELECT substring(whole FROM '^(?:{_UTF_8})*')) AS beginning(readable)
     WHERE d.objoid = {relid} AND d.classoid = 'pg_catalog.pg_class'::regclass AND d.objsubid = {attnum})"""  # noqa: S608
 
 

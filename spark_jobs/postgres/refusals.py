@@ -84,9 +84,7 @@ def refusal_hint(sqlstate: str | None, message: str) -> str:
             " with a new slot and a new lake path"
         )
     if sqlstate == "22021":
-        return (
-            "a name, an enum's label or a comment of this SQL_ASCII database is not UTF-8: rename it, or comment anew"
-        )
+        return "a name or an enum's label of this SQL_ASCII database is not UTF-8: rename it"
     if "user request" in message:
         return "it was cancelled on the server: run it again"
     return ""

@@ -13,6 +13,8 @@ from psycopg import sql
 from cdc_assets.demo.embedded_postgres import PostgresServer
 from spark_jobs.configuration import Pipeline, PluginName
 from spark_jobs.errors import SourceError
+from spark_jobs.postgres.connection import connected
+from spark_jobs.postgres.described_tables import described_tables
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
 from spark_jobs.snapshot.snapshot import snapshot
@@ -84,17 +86,45 @@ def test_a_default_stops_its_table_alone(of_any_encoding: Database, tmp_path: Pa
     assert verify(pipeline, no_spark).problems == ()
 
 
-def test_the_hint_for_a_comment_ends_it(of_any_encoding: Database, tmp_path: Path) -> None:
+def test_a_comment_stops_nothing(of_any_encoding: Database, tmp_path: Path) -> None:
+    """It ends where it is no UTF-8, be it that the server cuts a character of a long one."""
+    comments = {
+        "latin": (r"caf\xe9 au lait", "caf..."),
+        "utf_8": (r"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "é€😀"),
+        "long": (r"x" + r"\xc3\xa9" * 3_000, "x" + "é" * 1_998 + "..."),
+        "surrogate": (r"a\xed\xa0\x80", "a..."),
+    }
+    for name, (comment, _) in comments.items():
+        of_any_encoding.execute(
+            f"CREATE TABLE {name} (id int PRIMARY KEY)",
+            f"COMMENT ON TABLE {name} IS E'{comment}'",
+            f"COMMENT ON COLUMN {name}.id IS E'{comment}'",
+            f"INSERT INTO {name} VALUES (1)",
+        )
+    pipeline = pipeline_of(of_any_encoding, tmp_path / "lake", *(f"public.{name}" for name in comments))
+    synced_without_spark(pipeline)
+    of_any_encoding.execute(*(f"INSERT INTO {name} VALUES (2)" for name in comments))
+    synced_without_spark(pipeline)
+    assert verify(pipeline, no_spark).problems == ()
+    names = [QualifiedName("public", name) for name in comments]
+    with connected(pipeline.source.dsn) as connection:
+        described = described_tables(connection, names)
+    expected = {name: (said, said) for name, (_, said) in comments.items()}
+    found = {name.relname: (table.comment, table.columns[0].comment) for name, table in described.items()}
+    assert found == expected
+
+
+def test_the_hint_for_a_label_ends_it(of_any_encoding: Database, tmp_path: Path) -> None:
     """Nothing is read meanwhile, and nothing is lost."""
     database = of_any_encoding
-    database.execute("CREATE TABLE notes (id int PRIMARY KEY)")
+    database.execute("CREATE TYPE mood AS ENUM ('sad')", "CREATE TABLE notes (id int PRIMARY KEY, m mood)")
     pipeline = pipeline_of(database, tmp_path / "lake", "public.notes")
     synced_without_spark(pipeline)
-    database.execute(r"COMMENT ON TABLE notes IS E'\xff'", "INSERT INTO notes VALUES (1)")
+    database.execute(r"ALTER TYPE mood ADD VALUE E'\xff'", "INSERT INTO notes VALUES (1)")
     with pytest.raises(SourceError) as refused:
         sync(pipeline, no_spark)
-    assert "a comment of this SQL_ASCII database is not UTF-8" in refused.value.hint
-    database.execute("COMMENT ON TABLE notes IS 'y'")
+    assert "a name or an enum's label of this SQL_ASCII database is not UTF-8" in refused.value.hint
+    database.execute(r"ALTER TYPE mood RENAME VALUE E'\xff' TO 'y'")
     synced_without_spark(pipeline)
     assert verify(pipeline, no_spark).problems == ()
 
