@@ -29,7 +29,7 @@ from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
 from tests.fixtures.servers import Database
 from tests.fixtures.waiting import wait_until
-from tests.snapshot.large_table import BIG, ROWS, LargeTable, changes, created
+from tests.snapshot.large_table import BIG, ONE_CHUNK, ROWS, LargeTable, changes, created
 from tests.spark.crash_here import Crash, crash
 
 pytestmark = pytest.mark.postgres
@@ -169,6 +169,22 @@ class TestOpenTransactions:
         large.read_on()
         held.commit()
         large.read_on(to_the_end=True)
+        large.assert_equal()
+
+    def test_written_before_the_table_was_published(self, large: LargeTable) -> None:
+        """What it wrote is not sent, so no chunk is read before its end."""
+        large.database.execute(f"ALTER PUBLICATION {large.database.name} DROP TABLE big")
+        with closing(psycopg.connect(large.database.dsn)) as connection:
+            for statement in self.CHANGES:
+                connection.execute(statement)
+            large.prepared()
+            with Exporter(large.pipeline.source.dsn, ONE_CHUNK) as exporter:
+                (waits,) = snapshot(Run(large.pipeline, large.spark), [BIG], exporter=exporter)
+            assert isinstance(waits.error, SnapshotWaitsError)
+            assert f"of server process {connection.info.backend_pid}" in str(waits.error)
+            connection.commit()
+        large.read_on(to_the_end=True)
+        synced_without_spark(large.pipeline)
         large.assert_equal()
 
     def test_committed_afterwards(self, large: LargeTable, held: psycopg.Connection[tuple[object, ...]]) -> None:

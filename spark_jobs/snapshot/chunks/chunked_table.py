@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,11 +12,12 @@ from datetime import UTC, datetime
 
 from deltalake.transaction import AddAction
 
-from spark_jobs.errors import CdcError, SourceError
+from spark_jobs.errors import CdcError, SnapshotWaitsError, SourceError
 from spark_jobs.lake.table_state import TableState, table_state
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.table_mode import CommitColumn, keeps_past
 from spark_jobs.postgres.connection import connected, source_errors
+from spark_jobs.postgres.open_transactions import writer_from_before
 from spark_jobs.postgres.table_sizes import table_sizes
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.misfits import Misfits
@@ -39,6 +41,9 @@ _log = logging.getLogger(__name__)
 
 # a table that is altered again and again is read in one exported snapshot in the end
 _VOID_PLANS = 3
+# most transactions end within a moment
+_WRITER_SECONDS = 2.0
+_LOOK_EVERY_SECONDS = 0.2
 _OWN_SNAPSHOTS = ExportedSnapshot(None, Lsn(0))
 
 
@@ -208,9 +213,26 @@ def _chunked(table: PlannedTable, transactions: TransactionsSeen) -> ChunkedTabl
             why = f"what was compared was void {_VOID_PLANS} times, as one of the two was altered"
             raise not_adopted(table.name, adopted.path, why)
         return None
+    _require_all_sent(table)
     first = transactions.first_window_unseen(log, read.shape.relid, checkpoint.ordinal)
     plan = replace(fresh, first_window=first, attempt=attempt)
     return ChunkedTable(replace(table, began=plan.began), plan, known)
+
+
+def _require_all_sent(table: PlannedTable) -> None:
+    """Chunks lack what open transactions have written, and the log has it only if the table was published by then.
+    Raises SnapshotWaitsError while a transaction is open that may have written before."""
+    relid, publications = table.read.shape.relid, table.work.watched.publications
+    until = time.monotonic() + _WRITER_SECONDS
+    with connected(table.work.pipeline.source.dsn) as connection:
+        while (writer := writer_from_before(connection, relid, publications)) is not None:
+            if time.monotonic() > until:
+                raise SnapshotWaitsError(
+                    f"{table.name} is not read while the transaction {writer}, has not ended: it has written to the"
+                    " table, and is older than its publication",
+                    hint=f"end it, if it was forgotten: {writer.way_to_end}",
+                )
+            time.sleep(_LOOK_EVERY_SECONDS)
 
 
 def _fresh(table: PlannedTable, before: TableState | None) -> ReadPlan:
