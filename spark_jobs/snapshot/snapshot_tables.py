@@ -224,7 +224,7 @@ def write_snapshot(table: PlannedTable, rows: SnapshotRows) -> TableSnapshot:
             version, count = _written_by_spark(table, rows, before, provenance)
             names = frozenset[str]()
         unused = [file for file in left if file.rpartition("/")[2] not in names] if version == 0 else []
-        if unused:
+        if unused and isinstance(rows, _ExportedRows):  # chunks are replaced where their rows have changed
             _log.warning(_STARTED_OVER, table.name, len(unused))
         remove_files(path, unused)
         since = table.state()

@@ -233,6 +233,16 @@ class TestOpenTransactions:
                 return False
 
 
+def test_chunks_that_are_replaced_are_not_said_to_be_cut_off(
+    large: LargeTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    large.read_on()
+    large.database.execute("UPDATE big SET n = 0 WHERE id < 10")
+    assert large.read_on(to_the_end=True).error is None
+    large.assert_equal()
+    assert caplog.messages == []
+
+
 def test_columns_that_are_altered_in_place_are_followed(large: LargeTable, caplog: pytest.LogCaptureFixture) -> None:
     """What was read before stays."""
     alter = "ALTER TABLE big "
