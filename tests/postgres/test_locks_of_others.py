@@ -9,7 +9,8 @@ import pytest
 
 from spark_jobs.capture.capture import capture
 from spark_jobs.errors import PreconditionError
-from spark_jobs.postgres import publication
+from spark_jobs.postgres import connection, publication
+from spark_jobs.postgres.session_settings import PIN_STATEMENT
 from spark_jobs.prepare import prepare
 from spark_jobs.recover import recover
 from spark_jobs.sync import sync
@@ -119,6 +120,7 @@ def test_a_table_that_cannot_join_our_publication_holds_back_itself_alone(
             (error,) = sync(pipeline, no_spark).errors
             assert str(error).startswith("public.locked is locked, and cannot be added to publication")
             assert len(prepare(pipeline).tables) == count
+        monkeypatch.setattr(connection, "PIN_STATEMENT", PIN_STATEMENT.replace("60s", "300ms"))
         with pytest.raises(PreconditionError, match=r"publication \w+ is to send: public\.locked: .*see pg_locks"):
             prepare(pipeline_of(database, tmp_path / "lake", "public.locked"))
         session.execute("ROLLBACK")
