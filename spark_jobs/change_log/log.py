@@ -102,15 +102,18 @@ class ChangeLog:
 
     def first_window(self) -> WindowMarker | None:
         """The marker of the oldest window that retention has left in the log. After it none is missing."""
-        return next((self._markers([file])[0] for file in self._files_of_windows()), None)
+        return next((first for _, first in self._files_of_windows()), None)
 
     def first_landed_at(self) -> datetime | None:
         """By when the oldest window that is left was landed, None if there is none: that day, as it is compacted."""
-        return next((_appended_at(file) for file in self._files_of_windows()), None)
+        return next((_appended_at(file) for file, _ in self._files_of_windows()), None)
 
-    def _files_of_windows(self) -> Iterator[DataFile]:
-        """Oldest first. Older files may hold fingerprints kept from expired windows, without markers."""
-        return (file for file in self._listed(self.files.all) if self._markers([file]))
+    def _files_of_windows(self) -> Iterator[tuple[DataFile, WindowMarker]]:
+        """Each file with the marker of its first window, oldest first. Older files may hold fingerprints kept from
+        expired windows, without markers."""
+        for file in self._listed(self.files.all):
+            if markers := self._markers([file]):
+                yield file, markers[0]
 
     def create(self) -> None:
         """Create the empty table; an existing one is not changed. Raises LakeError."""
