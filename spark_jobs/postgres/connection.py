@@ -64,15 +64,16 @@ def parameters_of(dsn: SecretStr) -> dict[str, Any]:
     """What the connection string itself says, by libpq's keywords. Raises ConfigurationError."""
     text = dsn.get_secret_value()
     try:
-        if not _WITH_A_BARE_SIGN.match(text):
-            return conninfo_to_dict(text)
-    except psycopg.ProgrammingError:
-        pass  # libpq's message quotes the string, password and all
-    raise ConfigurationError(
-        "source.dsn is not a PostgreSQL connection string",
-        hint="expected postgresql://user:password@host:port/database or host=... dbname=...; in a URI, @ / and % of a"
-        " password are written %40 %2F %25",
-    )
+        parameters = None if _WITH_A_BARE_SIGN.match(text) else conninfo_to_dict(text)
+    except psycopg.ProgrammingError:  # its message quotes the string, password and all
+        parameters = None
+    if parameters is None:
+        raise ConfigurationError(
+            "source.dsn is not a PostgreSQL connection string",
+            hint="expected postgresql://user:password@host:port/database or host=... dbname=...; in a URI, @ / and % of"
+            " a password are written %40 %2F %25",
+        )
+    return parameters
 
 
 @contextmanager
