@@ -122,5 +122,7 @@ def names_like(wanted: Iterable[QualifiedName], known: Iterable[QualifiedName]) 
     by_relname: dict[str, list[QualifiedName]] = {}
     for name in known:
         by_relname.setdefault(name.relname, []).append(name)
-    near = dict.fromkeys(near for name in wanted for near in difflib.get_close_matches(name.relname, by_relname, n=3))
+    near = dict.fromkeys(
+        near for name in wanted for near in difflib.get_close_matches(name.relname, by_relname, n=_FEW)
+    )
     return [name for relname in near for name in by_relname[relname]][:_FEW]

@@ -82,9 +82,13 @@ def require_tables(connection: Connection, names: Sequence[QualifiedName]) -> No
         raise no_table(connection, *missing)
 
 
-def no_table(connection: Connection, *names: QualifiedName) -> PreconditionError:
-    """The error about tables that do not exist. Its hint names those that are most like them."""
+def no_table(
+    connection: Connection, *names: QualifiedName, others: Sequence[QualifiedName] | None = None
+) -> PreconditionError:
+    """The error about tables that do not exist. Its hint names those of the ``others`` that are most like them, by
+    default of all ``publishable_tables``."""
     what = f"there is no table {', '.join(map(str, names))} in database {connection.info.dbname}"
-    near = " or ".join(map(str, names_like(names, publishable_tables(connection))))
+    others = publishable_tables(connection) if others is None else others
+    near = " or ".join(map(str, names_like(names, others)))
     guess = f"; did you mean {near}?" if near else ""
     return PreconditionError(what, hint=f"correct tables: in the configuration{guess}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from spark_jobs.configuration import Pipeline, Table, named_twice
 from spark_jobs.errors import CdcError, PreconditionError
 from spark_jobs.options.column_options import NO_OPTIONS
-from spark_jobs.postgres.catalogue import relation_facts
+from spark_jobs.postgres.catalogue import publishable_tables, relation_facts
 from spark_jobs.postgres.publication import why_not_sent
 from spark_jobs.postgres.published_tables import PublishedTable, published_tables
 from spark_jobs.postgres.source_tables import SourceTable, no_table, source_tables
@@ -84,6 +85,11 @@ class TablesAtSource:
         publication = self.at_source.publication
         return self.pipeline.alters_publication and (publication is None or publication.ours)
 
+    @cached_property
+    def _publishable(self) -> tuple[QualifiedName, ...]:
+        """Queried once, however many tables are missing."""
+        return publishable_tables(self.at_source.connection)
+
     def columns(self, table: Table) -> tuple[str, ...]:
         """Those that are sent, once our publication is in step."""
         selection = self.pipeline.column_selections.get(table.relation)
@@ -97,7 +103,7 @@ class TablesAtSource:
         if table.name in self.twice:
             yield named_twice(table)
         if name not in self.existing or (self.thorough and table.name not in self.facts):
-            yield no_table(connection, name)
+            yield no_table(connection, name, others=self._publishable)
             return
         if fault := self.existing[name].fault:
             yield fault
