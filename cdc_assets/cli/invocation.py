@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import click
 
 from cdc_assets.cli.commands import postgres_cdc
-from cdc_assets.cli.json_output import error_document, json_text, json_value
+from cdc_assets.cli.json_output import error_document, json_text
 from cdc_assets.cli.old_spellings import current_spelling
 from cdc_assets.cli.outcome import Outcome
 from cdc_assets.cli.output_choice import OutputChoice
@@ -68,8 +69,7 @@ def _finished(terminal: Terminal, outcome: object) -> int:
         if outcome.report is None:  # the command has printed its lines
             pass
         elif terminal.choice.as_json:
-            document = with_pasted_hints(json_value(outcome.report), terminal.configuration)
-            sys.stdout.write(json_text(document) + "\n")
+            sys.stdout.write(json_text(outcome.report, _with_hints_of(terminal)) + "\n")
         elif isinstance(outcome.display, str):
             sys.stdout.write(outcome.display)
         elif terminal.choice.quiet:
@@ -85,10 +85,13 @@ def _finished(terminal: Terminal, outcome: object) -> int:
 def _failed(terminal: Terminal, error: Exception, message: Said, exit_code: int) -> int:
     terminal.problem(*message)
     if terminal.choice.as_json:
-        document = with_pasted_hints(error_document(error, *message), terminal.configuration)
-        sys.stdout.write(json_text(document) + "\n")
+        sys.stdout.write(json_text(error_document(error, *message), _with_hints_of(terminal)) + "\n")
         sys.stdout.flush()
     return exit_code
+
+
+def _with_hints_of(terminal: Terminal) -> Callable[[object], object]:
+    return partial(with_pasted_hints, configuration=terminal.configuration)
 
 
 def _usage(error: click.ClickException) -> Said:

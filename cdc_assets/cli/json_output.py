@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, asdict, fields, is_dataclass
 from datetime import date, datetime, timedelta
 from enum import Enum
@@ -24,9 +24,9 @@ from spark_jobs.options.folder_template import FolderTemplate
 from spark_jobs.qualified_name import QualifiedName
 
 
-def json_text(report: object) -> str:
-    """One JSON document, indented, keys in the order of the fields."""
-    text = json.dumps(json_value(report), indent=2, ensure_ascii=False)
+def json_text(report: object, shown: Callable[[object], object] = lambda document: document) -> str:
+    """One JSON document, indented, keys in the order of the fields. ``shown``: what is printed of the document."""
+    text = json.dumps(shown(json_value(report)), indent=2, ensure_ascii=False)
     # JSON itself escapes only C0, but terminals obey other controls too. Outside strings there are none
     return "\n".join(CONTROLS.sub(_escaped, line) for line in text.split("\n"))
 
