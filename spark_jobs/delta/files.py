@@ -223,6 +223,9 @@ def _below_local(folder: str) -> list[LakeFile]:
         links = [name for name in folders if Path(inner, name).is_symlink()]
         for name in (*files, *links):
             file = Path(inner, name)
-            stat = file.lstat()
+            try:
+                stat = file.lstat()
+            except FileNotFoundError:  # deleted or renamed by another process since the folder was read
+                continue
             lake_files.append(LakeFile(str(file.relative_to(folder)), stat.st_size, stat.st_mtime_ns // _NANOSECONDS))
     return lake_files

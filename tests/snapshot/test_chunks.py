@@ -550,6 +550,19 @@ def test_files_that_somebody_removed_are_read_again(large: LargeTable) -> None:
     large.assert_equal()
 
 
+@pytest.mark.parametrize(
+    "name", ["plan-000.json#1", "chunk-000001-000.json#1", "corrected-00000000000000000001.json#2"]
+)
+def test_killed_while_it_wrote_its_record(large: LargeTable, name: str) -> None:
+    large.prepared().read_on()
+    before = len(large.chunks_read)
+    Path(large.pipeline.lake.staging(BIG), "chunks", name).write_bytes(b'{"pa')
+    large.read_on()
+    assert len(large.chunks_read) == before + 1
+    large.read_on(to_the_end=True)
+    large.assert_equal()
+
+
 def test_windows_of_a_snapshot_that_goes_on_are_kept(large: LargeTable) -> None:
     large.read_on()
     large.database.execute("UPDATE big SET n = -1 WHERE id < 30")

@@ -7,6 +7,7 @@ reading. The next one reads those, and no other.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ import numpy as np
 from deltalake.transaction import AddAction
 
 from spark_jobs.configuration import Lake
-from spark_jobs.delta.files import REQUESTS_AT_ONCE, files_below, lake_errors, remove_empty_folders
+from spark_jobs.delta.files import REQUESTS_AT_ONCE, LakeFile, files_below, lake_errors, remove_empty_folders
 from spark_jobs.delta.whole_files import content_of, create_file, delete_files
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.misfits import NO_MISFITS, Misfits
@@ -34,6 +35,8 @@ _OF_PLAN = "plan-"
 _ADOPTED = "adopted-{:06}"
 _OF_MISFITS = "misfits-"
 _MISFITS = _OF_MISFITS + "{:06}.json"
+# what obstore's LocalStore calls a file that it has not finished: a process that was killed then leaves it behind
+_UNFINISHED = re.compile(r"#\d+$")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class ReadRecord:
     def ended(self) -> list[int]:
         """When each of the chunks that are read was, in order, in milliseconds since 1970. Raises LakeError."""
         start = _CHUNK.partition("{")[0]
-        return sorted(file.modified for file in files_below(self.folder) if file.name.startswith(start))
+        return sorted(file.modified for file in _finished(self.folder) if file.name.startswith(start))
 
     def chunks(self, plan: ReadPlan) -> ReadSoFar:
         """What is read already. Raises LakeError."""
@@ -130,7 +133,7 @@ class ReadRecord:
         delete_files(self.folder, [part.name for part in parts])
 
     def _names(self) -> frozenset[str]:
-        return frozenset(file.name for file in files_below(self.folder))
+        return frozenset(file.name for file in _finished(self.folder))
 
     def add(self, plan: ReadPlan, number: int, files: WrittenFiles) -> None:
         """This chunk is read. Raises LakeError."""
@@ -203,11 +206,15 @@ class ReadRecord:
 
 def plans(lake: Lake) -> Iterator[ReadPlan]:
     """Those of all snapshots in chunks that are not finished. One listing if there are none. Raises LakeError."""
-    places = (file.name.rpartition("/") for file in files_below(lake.all_staging))
+    places = (file.name.rpartition("/") for file in _finished(lake.all_staging))
     newest = {folder: name for folder, _, name in places if name.startswith(_OF_PLAN)}  # as they are in order
     for folder, name in newest.items():
         if (plan := _plan_in(lake.all_staging / folder, name)) is not None:
             yield plan
+
+
+def _finished(folder: Location) -> list[LakeFile]:
+    return [file for file in files_below(folder) if not _UNFINISHED.search(file.name)]
 
 
 def _newest_correction(names: Set[str]) -> str | None:
