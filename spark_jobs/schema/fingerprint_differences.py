@@ -68,7 +68,7 @@ def differences(before: Fingerprint, after: Fingerprint) -> Differences:
     followed = {change.attnum for change in widened}
     reasons = [*_membership(before, after), *_type_changes(before, after, followed), *_types(before, after)]
     reasons += filter(None, [why_masked_otherwise(before.mask_word, after.mask_word)])
-    reasons += [*_names_taken_over(before, after), *_names_of_unseen(before, after)]
+    reasons += [*_names_taken_over(before, after), *_names_of_unseen(before, after), *_taken_by_unseen(before, after)]
     reasons += _no_longer_generated(before, after)
     was_partition = _was_partition(before, after)
     reasons += ["it was a partition of another table for a time"] if was_partition else []
@@ -191,15 +191,33 @@ def _names_of_unseen(before: Fingerprint, after: Fingerprint) -> list[str]:
     """New columns that may have the name of one that no look has shown: its rows are sent as theirs are. It was added
     and dropped before them, and only its number is left. (A message that has one of the later new columns, and lacks
     the first, fits no description of the table.)"""
-    now, old = _altered(after), _altered(before)
     numbers = {column.attnum for column in after.columns}
-    unseen = now.keys() - old.keys() - numbers if old else set()
+    unseen = _unseen(before, after)
     first = {min((number for number in numbers if number > gone), default=0) for gone in unseen}
     return [
         f"column {late.attname} may have the name of one that was added and dropped before it"
         for late in after.columns
         if late.attnum in first
     ]
+
+
+def _taken_by_unseen(before: Fingerprint, after: Fingerprint) -> list[str]:
+    """The same of new columns that are gone, too, and nobody knows their types any more. A table that keeps the dropped
+    column would take their values for its own. Within one transaction this is rare enough to count."""
+    then, now = {column.attnum for column in before.columns}, {column.attnum for column in after.columns}
+    altered, unseen = _altered(after), _unseen(before, after)
+    return [
+        f"another column may have had the name of column {old.attname}, which was dropped before"
+        for old in before.columns
+        if old.attnum not in now and not any(number > old.attnum for number in now & then)
+        if any(not is_later(altered.get(old.attnum, 0), altered[gone]) for gone in unseen)
+    ]
+
+
+def _unseen(before: Fingerprint, after: Fingerprint) -> set[int]:
+    """The numbers of columns that were added and dropped between the two looks."""
+    then = _altered(before)
+    return _altered(after).keys() - then.keys() - {column.attnum for column in after.columns} if then else set()
 
 
 def _no_longer_generated(before: Fingerprint, after: Fingerprint) -> list[str]:

@@ -486,6 +486,41 @@ def test_a_new_column_of_the_same_name(spark: SparkSession, database: Database, 
     twins.assert_equal("cased", "again")
 
 
+@pytest.mark.parametrize("policy", [KEEP, replace(KEEP, add="ignore")], ids=["followed", "ignored"])
+def test_a_name_that_another_column_had_for_a_time(
+    spark: SparkSession, database: Database, tmp_path: Path, policy: SchemaPolicy
+) -> None:
+    """Its values are not those of the kept column, and nothing that was sent shows it."""
+    names = in_public(["orders", "at_once", "beside"])
+    plain = pipeline_of(database, tmp_path / "lake", *map(str, names))
+    pipeline = replace(plain, on_schema_change=policy)
+    twins = Twins(spark, database, pipeline)
+    taken = [
+        "ALTER TABLE {t} DROP doc",
+        "ALTER TABLE {t} ADD doc text",
+        "INSERT INTO {t} VALUES (50, 1, 2, 'of another')",
+        "ALTER TABLE {t} DROP doc",
+    ]
+    for name in names:
+        twins.make(name.relname)
+    synced(spark, pipeline)
+    database.execute(*(each.format(t="orders") for each in taken))
+    database.execute("; ".join(taken).format(t="at_once"))
+    database.execute(
+        "ALTER TABLE beside ADD c int",
+        "UPDATE beside SET c = 3 WHERE id = 2",
+        "ALTER TABLE beside DROP b",
+        "UPDATE beside SET c = 4 WHERE id = 3",  # b, renamed, would be sent like this too
+        "ALTER TABLE beside DROP c",
+    )
+    errors = sync(pipeline, lambda: spark).errors
+    assert len(errors) == 3
+    for error in errors:
+        assert isinstance(error, RefusedChangeError)
+        assert "another column may have had the name of column doc" in error.what or "public.beside" in error.what
+    twins.assert_equal("orders", "at_once", "beside")
+
+
 def test_a_new_chapter(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     pipeline = keeping(pipeline_of(database, tmp_path / "lake", "public.orders", "public.items"))
     twins = Twins(spark, database, pipeline)

@@ -133,6 +133,13 @@ READ_AGAIN: dict[str, tuple[str, ...]] = {
         "UPDATE {t} SET z = 'after' WHERE id IN (3, 5)",
         "ALTER TABLE {t} RENAME z TO d",
     ),
+    "name_taken_for_a_time": (
+        "UPDATE {t} SET z = 'before' WHERE id < 4",
+        "ALTER TABLE {t} DROP z",
+        "ALTER TABLE {t} ADD z text",
+        "UPDATE {t} SET z = 'after' WHERE id IN (3, 5)",
+        "ALTER TABLE {t} DROP z",
+    ),
     "name_handed_to_another": (
         "ALTER TABLE {t} ADD d text DEFAULT 'd'",
         "UPDATE {t} SET d = 'before' WHERE id < 4",
