@@ -242,6 +242,22 @@ def test_columns_are_added_to_rows_that_are_there(
 
 
 @pytest.mark.parametrize("engine", [at_night("spark"), "auto"])
+def test_a_default_of_what_ended_in_the_same_windows(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine
+) -> None:
+    """Whether a row ended before a column was added, or after, no longer matters for its default then."""
+    followed = _started(spark, database, tmp_path / "lake", engine)
+    _run(database, [["DELETE FROM {t} WHERE id = 1"], ["UPDATE {t} SET n = 7 WHERE id = 2"]])
+    _run(database, [["INSERT INTO {t} VALUES (700, 'a', 'b', 1)"], ["DELETE FROM {t} WHERE id = 700"]])
+    _run(database, [["ALTER TABLE {t} ADD w int DEFAULT 5"], ["UPDATE {t} SET n = 8 WHERE id = 2"]])
+    assert [applied.error for applied in followed.sync()] == [None] * len(TABLES)
+    for name, ended in {"softly": "_deleted_at", "versions": "_valid_to"}.items():
+        rows = table_rows(spark, followed.pipeline.lake.table(QualifiedName("public", name))).to_pylist()
+        assert {row["w"] for row in rows} == {5}
+        assert {row["id"] for row in rows if row[ended]} == {1, 700} | ({2} if name == "versions" else set())
+
+
+@pytest.mark.parametrize("engine", [at_night("spark"), "auto"])
 @pytest.mark.parametrize("windows", [1, 2])
 def test_a_change_lacks_no_column_that_came_later(
     spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, windows: int
