@@ -251,6 +251,29 @@ def test_a_disk_put_back_to_an_earlier_state(tmp_path: Path) -> None:
             assert sum(marker.changes for marker in capture(pipeline).landed) == 1
 
 
+def test_a_disk_put_back_is_told_by_any_window_that_the_slot_is_behind(tmp_path: Path) -> None:
+    """The last one holds no transaction, neither then nor now."""
+    lake, switch = tmp_path / "lake", ("SELECT pg_switch_wal()", "CHECKPOINT")
+    with server_folder("15") as scratch:
+        disk, earlier = scratch / "disk", scratch / "earlier"
+        with on_disk(disk) as database:
+            database.execute(TABLE)
+            prepare_slot(pipeline_of(database, lake, "orders"))
+        subprocess.run(["cp", "-a", str(disk), str(earlier)], check=True)
+        with on_disk(disk) as database:
+            database.execute(INSERT, INSERT)
+            capture(pipeline_of(database, lake, "orders"))
+            database.execute(*switch)
+            assert capture(pipeline_of(database, lake, "orders")).landed[-1].transactions == 0
+        with on_disk(earlier) as database:
+            pipeline = pipeline_of(database, lake, "orders")
+            last = landed(pipeline)
+            database.execute(INSERT, *switch, *switch)
+            with pytest.raises(BreakError, match=r"window 1 to 2 .*, read again, holds other changes than"):
+                capture(pipeline)
+            assert landed(pipeline) == last
+
+
 def test_another_cluster_behind_the_address_and_back_again(tmp_path: Path) -> None:
     """LSNs go back. Said by each that looks, the sensor too; one server runs at a time."""
     lake = tmp_path / "lake"
