@@ -214,7 +214,7 @@ def _chunked(table: PlannedTable, transactions: TransactionsSeen) -> ChunkedTabl
             raise not_adopted(table.name, adopted.path, why)
         return None
     _require_all_sent(table)
-    first = transactions.first_window_unseen(log, read.shape.relid, checkpoint.ordinal)
+    first = transactions.first_window_unseen(log, read.shape.relid, checkpoint)
     plan = replace(fresh, first_window=first, attempt=attempt)
     return ChunkedTable(replace(table, began=plan.began), plan, known)
 

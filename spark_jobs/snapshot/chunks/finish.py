@@ -85,7 +85,7 @@ def finished(chunked: ChunkedTable, done: ReadSoFar) -> TableSnapshot:
             by_key = _read_by_key(chunked, unknown)
         files, misfits = (*files, *by_key.actions), Misfits.all_of((misfits, by_key.misfits))
         log = work.run.log
-        first = transactions.first_window_unseen(log, read.shape.relid, last.ordinal)
+        first = transactions.first_window_unseen(log, read.shape.relid, last)
         done = chunked.read_into(files, first, misfits)
         chunked.record.correct(plan, done)
         doubtful = unknown if first > last.ordinal else None

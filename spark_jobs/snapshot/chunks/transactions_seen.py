@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from spark_jobs.change_log.log import ChangeLog
+from spark_jobs.change_log.window_marker import WindowMarker
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
 
@@ -40,16 +41,17 @@ class TransactionsSeen:
             return cls(int(xmin), frozenset())
         return cls(int(xmax), frozenset(map(int, filter(None, running.split(",")))))
 
-    def first_window_unseen(self, log: ChangeLog, relid: int, last: int) -> int:
-        """The first window that may hold a change of the table which the snapshot does not show. ``last``: the log's
-        last window when the snapshot was taken, or an earlier one."""
-        rows = log.read([relid], 0, last, ["window", "xid"])
+    def first_window_unseen(self, log: ChangeLog, relid: int, last: WindowMarker) -> int:
+        """The first window of this chapter that may hold a change of the table which the snapshot does not show.
+        ``last``: the log's last window when the snapshot was taken, or an earlier one. An earlier chapter may be of
+        another server, or of transactions that the server has no longer: their numbers are others' now."""
+        rows = log.read([relid], last.identity.chapter, last.ordinal, ["window", "xid"])
         rows = rows.filter(pc.is_valid(rows.column("xid")))
         if not rows.num_rows:
-            return last + 1
+            return last.ordinal + 1
         unseen = self.are_unseen(rows.column("xid").to_numpy())
         windows = rows.column("window").to_numpy()[unseen]
-        return int(windows.min()) if len(windows) else last + 1
+        return int(windows.min()) if len(windows) else last.ordinal + 1
 
     def are_unseen(self, xids: np.ndarray) -> np.ndarray:
         """Which of ``xids`` the snapshot does not show. They have 32 bits, as they are decoded; each is at most half
