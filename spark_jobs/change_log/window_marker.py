@@ -209,6 +209,16 @@ class WindowMarker:
         return None if at is None else datetime.fromisoformat(at)
 
     @property
+    def has_same_catalogue(self) -> bool:
+        """For the first marker of a chapter, whether all DDL that was landed before has also happened where this
+        chapter is read. Then OIDs and attribute numbers mean what they did."""
+        broke, now = self.broke, self.identity
+        if broke is None:
+            return True
+        there = (broke.before.system_identifier, broke.before.database, broke.before.timeline)
+        return there == (now.system_identifier, now.database, now.timeline) and broke.end <= self.window.lo
+
+    @property
     def ends(self) -> tuple[str, ...]:
         """The ends of days and hours that are this window's end."""
         return self.periods.ends if self.periods is not None else ()

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from psycopg import sql
 
+from spark_jobs.change_log.window_marker import first_missing
 from spark_jobs.configuration import Adopted, Table
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState, table_state
@@ -152,11 +153,12 @@ class TableToRead:
 
     def is_of_same_table(self, before: TableState) -> bool:
         """Whether the lake's table was made from this very table, so that its attribute numbers mean the same."""
-        identity = self.work.checkpoint.identity
-        same_cluster = identity.stream[0] == identity.system_identifier
-        return before.relid == self.described.relid and (
-            same_cluster or not is_of_earlier_chapter(before, identity.chapter)
-        )
+        if before.relid != self.described.relid:
+            return False
+        if not is_of_earlier_chapter(before, self.work.checkpoint.identity.chapter):
+            return True
+        since = self.work.run.log.markers(before.ordinal)
+        return first_missing(before.ordinal, since) is None and all(marker.has_same_catalogue for marker in since)
 
     def _lake_columns(self, before: TableState) -> Sequence[DeltaColumn]:
         """The columns of the lake's table."""
