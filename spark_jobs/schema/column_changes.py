@@ -42,11 +42,10 @@ def counterparts(
 ) -> dict[int, DeltaColumn]:
     """By the number of each of the source's ``columns``, the lake's column that holds it. ``by_number``: whether the
     table was made from this very source table; otherwise numbers mean nothing, and columns with the same name are the
-    same."""
-    if by_number:
-        return {column.attnum: column for column in lake_columns if column.attnum is not None}
-    names = {column.name: column for column in lake_columns}
-    return {column.attnum: names[column.name] for column in columns if column.name in names}
+    same. So are those that have no number."""
+    numbers = {column.attnum: column for column in lake_columns if by_number and column.attnum is not None}
+    names = {column.name: column for column in lake_columns if not by_number or column.attnum is None}
+    return {column.attnum: names[column.name] for column in columns if column.name in names} | numbers
 
 
 @dataclass(frozen=True)
