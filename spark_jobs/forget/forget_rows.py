@@ -31,7 +31,7 @@ from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.retries import again_when_overtaken
 from spark_jobs.run import Run
 from spark_jobs.schema.net_columns import value
-from spark_jobs.snapshot.chunks.read_record import plans
+from spark_jobs.snapshot.chunks.read_record import ReadRecord, plans
 from spark_jobs.spark.errors import spark_errors
 from spark_jobs.spark.session import isolated_session
 from spark_jobs.storage import Location
@@ -102,8 +102,11 @@ class TableToErase:
             raise LakeError(f"{name} has no snapshot in the lake", hint="`postgres-cdc sync` takes it")
         if why := why_masked_otherwise(state.generation.mask, self.keys.facts.mask):
             raise NeedsSnapshotError.because(name, why)
-        if any(plan.name == name for plan in plans(lake)):
-            raise LakeError(f"a snapshot of {name} is not read to its end", hint="`postgres-cdc sync` reads on")
+        for plan in plans(lake):
+            if plan.name == name and plan.goes_on_from(state):
+                raise LakeError(f"a snapshot of {name} is not read to its end", hint="`postgres-cdc sync` reads on")
+            if plan.name == name:  # a process was killed when it had committed what it read
+                ReadRecord(lake, name).remove()
         return state
 
     def provenance(self) -> Provenance:

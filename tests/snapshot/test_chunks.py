@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from spark_jobs.capture.capture import capture
 from spark_jobs.configuration import Retention
 from spark_jobs.errors import LakeInUseError, SnapshotWaitsError
+from spark_jobs.forget.forget import forget
 from spark_jobs.maintain.maintain import maintain
 from spark_jobs.run import Run
 from spark_jobs.snapshot.chunks import finish
@@ -516,6 +517,16 @@ def test_a_record_of_a_snapshot_that_was_taken_is_not_used_again(
     killed_after_the_commit(large, monkeypatch)
     large.database.execute("UPDATE big SET n = -n")
     large.read_on(to_the_end=True)
+    large.assert_equal()
+
+
+def test_rows_are_forgotten_beside_what_is_left_of_a_snapshot(
+    large: LargeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That holds rows, too, and no sync reads it on."""
+    killed_after_the_commit(large, monkeypatch)
+    large.database.execute("DELETE FROM big WHERE id = 5")
+    assert forget(large.pipeline, no_spark, BIG, ["id=5"]).tables[0].files
     large.assert_equal()
 
 
