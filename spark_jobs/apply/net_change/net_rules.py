@@ -12,11 +12,11 @@ from spark_jobs.apply.net_change.actions import Actions
 from spark_jobs.apply.net_change.appended import appended_changes
 from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.apply.net_change.multiset import net_copies
-from spark_jobs.apply.net_change.past import Timeline, history_rows, soft_delete_rows
+from spark_jobs.apply.net_change.past import past_rows
 from spark_jobs.apply.net_change.rows import NetRows, net_rows
 from spark_jobs.apply.net_change.truncates import Truncation, changes_after, without_truncates
 from spark_jobs.decode.ordered_changes import OrderedChanges
-from spark_jobs.options.table_mode import CommitColumn, Mode, has_versions, holds_changes, keeps_past
+from spark_jobs.options.table_mode import CommitColumn, Mode, holds_changes, keeps_past
 from spark_jobs.schema.moment import Moment
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.relation_version import RelationVersion
@@ -85,13 +85,10 @@ class NetRules:
         Raises DecodeError, UnrepresentableError, NeedsSnapshotError.
         """
         actions = self.actions(rows, halves)
-        if not keeps_past(self.mode):
-            moments = self._moments(actions.ordered, rows)
-            return net_rows(actions, self.written, moments, truncated=self.truncated, lenient=self.lenient)
-        timeline = Timeline.of(actions, rows, self.truncates)
-        if has_versions(self.mode):
-            return history_rows(timeline, self.written, lenient=self.lenient)
-        return soft_delete_rows(timeline, self.written)
+        if keeps_past(self.mode):
+            return past_rows(self.mode, actions, rows, self.truncates, self.written, lenient=self.lenient)
+        moments = self._moments(actions.ordered, rows)
+        return net_rows(actions, self.written, moments, truncated=self.truncated, lenient=self.lenient)
 
     def rows_of_changes(self, rows: pa.Table) -> pa.Table:
         """The outcome if not netted by key. ``rows``: that count, in mode ``append`` with ``commit_time`` and ``xid``,

@@ -18,6 +18,7 @@ from spark_jobs.apply.net_change.rows import NetRows, outcome_of
 from spark_jobs.apply.net_change.truncates import Truncation
 from spark_jobs.decode.ordered_changes import OrderedChanges
 from spark_jobs.logicalrep.lsn import Position
+from spark_jobs.options.table_mode import Mode, has_versions
 from spark_jobs.schema.mode_columns import DELETED_AT, VALID_FROM, VALID_FROM_LSN, VALID_TO, VALID_TO_LSN
 from spark_jobs.schema.net_columns import NetColumns
 from spark_jobs.schema.table_shape import TableShape
@@ -47,9 +48,20 @@ class Timeline:
         return cls(actions, begun, by_truncate.where(truncated_first, by_key), epochs > 0)
 
 
-def soft_delete_rows(timeline: Timeline, written: TableShape) -> NetRows:
+def past_rows(
+    mode: Mode, actions: Actions, rows: pa.Table, truncates: tuple[Truncation, ...], written: TableShape, *, lenient: bool
+) -> NetRows:
+    """``rows`` and ``truncates``: see ``Timeline.of``; ``lenient``: see ``_history_rows``. Raises as ``net_rows``
+    does."""
+    timeline = Timeline.of(actions, rows, truncates)
+    if has_versions(mode):
+        return _history_rows(timeline, written, lenient=lenient)
+    return _soft_delete_rows(timeline, written)
+
+
+def _soft_delete_rows(timeline: Timeline, written: TableShape) -> NetRows:
     """A key that was inserted and deleted in the range leaves its last values too. A key that was only deleted has no
-    values: the table keeps its own. Raises as ``net_rows`` does."""
+    values: the table keeps its own."""
     actions = timeline.actions
     rows = np.sort(_chosen(timeline))
     is_put = actions.is_put[rows]
@@ -71,11 +83,10 @@ def _chosen(timeline: Timeline) -> np.ndarray:
     return chosen[chosen >= 0]
 
 
-def history_rows(timeline: Timeline, written: TableShape, *, lenient: bool) -> NetRows:
+def _history_rows(timeline: Timeline, written: TableShape, *, lenient: bool) -> NetRows:
     """Upserts are versions that begin. A delete ends the key's open version in the table, and says when it ended.
 
-    ``lenient``: an inserted key may already be in the table, as its delete was not published. Raises as ``net_rows``
-    does.
+    ``lenient``: an inserted key may already be in the table, as its delete was not published.
     """
     actions = timeline.actions
     visible = timeline.begun.lsns != timeline.ended.lsns

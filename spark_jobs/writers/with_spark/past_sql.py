@@ -1,4 +1,5 @@
-"""The MERGE of modes ``soft_delete`` and ``history``, as text: no row is deleted, rows get the time when they ended.
+"""The MERGE of each mode, as text. In ``soft_delete`` and ``history`` no row is deleted, rows get the time when they
+ended.
 
 See ``merge_sql`` for the aliases ``t`` and ``s``.
 """
@@ -6,7 +7,7 @@ See ``merge_sql`` for the aliases ``t`` and ``s``.
 from __future__ import annotations
 
 from spark_jobs.delta.table import delta_identifier
-from spark_jobs.options.table_mode import Mode
+from spark_jobs.options.table_mode import Mode, has_versions, keeps_past
 from spark_jobs.schema.mode_columns import (
     COMMIT_LSN,
     COMMIT_TIME,
@@ -23,18 +24,37 @@ from spark_jobs.writers.merge_sql import (
     KeyRange,
     inserted_values,
     inserting,
+    kept_values_query,
     key_matches,
     left_key_matches,
+    merge_statement,
     merging,
     missing_row,
     quoted,
     updated_values,
 )
+from spark_jobs.writers.net_source import NetSource
 
 
 def named_mode_columns(mode: Mode) -> tuple[str, ...]:
     """One expression for each column that the mode adds to the source's, with its name and type in the table."""
     return tuple(f"CAST({column.net} AS {column.sql}) AS {quoted(column.name)}" for column in mode_columns(mode))
+
+
+def merge_of_mode(path: str, net: NetSource) -> str:
+    columns = net.columns
+    if has_versions(columns.mode):
+        return history_statement(path, columns, net.key_range, net.ended)
+    if keeps_past(columns.mode):
+        return soft_delete_statement(path, columns, net.key_range, net.ended)
+    return merge_statement(path, columns, net.key_range, among=net.among)
+
+
+def kept_values(path: str, columns: NetColumns) -> str | None:
+    """The query that fills in values which were not sent; None if there are none, or the MERGE itself keeps them."""
+    if has_versions(columns.mode):
+        return open_values_query(path, columns) if columns.unchanged else None
+    return kept_values_query(path, columns) if columns.unchanged and columns.old_keys else None
 
 
 def soft_delete_statement(path: str, columns: NetColumns, key_range: KeyRange | None, ended: Moment | None) -> str:

@@ -18,33 +18,20 @@ from spark_jobs.delta.table import table_errors, table_gone
 from spark_jobs.delta.transaction_log import TransactionLog
 from spark_jobs.errors import LakeError
 from spark_jobs.options.table_layout import NO_LAYOUT, TableLayout
-from spark_jobs.options.table_mode import has_versions, holds_changes, keeps_past
+from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.retries import again_when_concurrent
-from spark_jobs.schema.net_columns import OPERATION, UPSERT, NetColumns, value
+from spark_jobs.schema.net_columns import OPERATION, UPSERT, value
 from spark_jobs.spark.errors import is_concurrent_commit
 from spark_jobs.spark.session_conf import INTERPRETED
 from spark_jobs.storage import Location
-from spark_jobs.writers.merge_sql import (
-    MOVED,
-    NET_CHANGE,
-    kept_values_query,
-    key_matches,
-    merge_statement,
-    named_columns,
-    quoted,
-)
+from spark_jobs.writers.merge_sql import MOVED, NET_CHANGE, key_matches, named_columns, quoted
 from spark_jobs.writers.net_source import NetSource
 from spark_jobs.writers.table_commit import Provenance, committed_version, committing_session
 from spark_jobs.writers.table_features import DELETION_VECTORS
 from spark_jobs.writers.with_spark.arranged_table import arrange, rewriting
 from spark_jobs.writers.with_spark.copies_merge import added_copies, merge_copies, with_copies
 from spark_jobs.writers.with_spark.delta_table import add_features, table_at
-from spark_jobs.writers.with_spark.past_sql import (
-    history_statement,
-    named_mode_columns,
-    open_values_query,
-    soft_delete_statement,
-)
+from spark_jobs.writers.with_spark.past_sql import kept_values, merge_of_mode, named_mode_columns
 from spark_jobs.writers.with_spark.variants import with_variants
 from spark_jobs.writers.write_choice import WriteWay
 
@@ -123,7 +110,7 @@ def _write_all(rows: DataFrame, path: str, net: NetSource) -> None:
 
 def _merge(rows: DataFrame, path: str, net: NetSource) -> None:
     own = rows.sparkSession
-    if (filled := _kept_values(path, net.columns)) is not None:
+    if (filled := kept_values(path, net.columns)) is not None:
         rows.createOrReplaceTempView(MOVED)
         own.sql(filled).createOrReplaceTempView(NET_CHANGE)
     else:
@@ -135,23 +122,7 @@ def _merge(rows: DataFrame, path: str, net: NetSource) -> None:
         # partitions and 1.2 s in one. (After a TRUNCATE all rows of the table end, which may be many)
         if net.broadcast and net.ended is None:
             own.conf.set("spark.sql.shuffle.partitions", "1")
-    own.sql(_statement(path, net))
-
-
-def _kept_values(path: str, columns: NetColumns) -> str | None:
-    """The query that fills in values which were not sent; None if there are none, or the MERGE itself keeps them."""
-    if has_versions(columns.mode):
-        return open_values_query(path, columns) if columns.unchanged else None
-    return kept_values_query(path, columns) if columns.unchanged and columns.old_keys else None
-
-
-def _statement(path: str, net: NetSource) -> str:
-    columns = net.columns
-    if has_versions(columns.mode):
-        return history_statement(path, columns, net.key_range, net.ended)
-    if keeps_past(columns.mode):
-        return soft_delete_statement(path, columns, net.key_range, net.ended)
-    return merge_statement(path, columns, net.key_range, among=net.among)
+    own.sql(merge_of_mode(path, net))
 
 
 def _rewrite(rows: DataFrame, path: Location, net: NetSource, way: WriteWay, version: int) -> None:
