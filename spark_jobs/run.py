@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.configuration import Pipeline
+from spark_jobs.postgres.connection import Connection, connected, source_errors
 from spark_jobs.postgres.write_guard import UNGUARDED, WriteGuard, write_guard
 from spark_jobs.progress import Progress, silent
 from spark_jobs.spark.provider import LazySession, SparkProvider
@@ -38,6 +39,15 @@ class Run:
         """Tell Spark's provider, if it wants to know, whether little is ahead of the session."""
         if isinstance(self.spark, LazySession):
             self.spark.expect(is_little)
+
+    @contextmanager
+    def source(self) -> Iterator[Connection]:
+        """A session at the source, for statements of one thread at a time: the guard's, if it has one. Their
+        transactions must be short, as other threads take locks with that session."""
+        guarding = self.guard.connect()
+        session = connected(self.pipeline.source.dsn) if guarding is None else nullcontext(guarding)
+        with session as connection, source_errors("a statement failed"):
+            yield connection
 
     @contextmanager
     def guarded(self) -> Iterator[Run]:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import Event
 
@@ -22,7 +22,6 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError, SnapshotWaitsError
 from spark_jobs.lake.cuts import Cut
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.flushed_wal import flushed_lsn, wait_until_flushed
 from spark_jobs.postgres.open_transactions import OpenTransaction
 from spark_jobs.prepare import Prepared, prepare
@@ -138,8 +137,8 @@ def _follow(run: Run, done: _Done) -> CaptureReport:
     If a table's file was moved, and the change log does not yet reach what may explain it, one more round follows;
     otherwise the table would be read again only by the next sync.
     """
-    pipeline, waited = run.pipeline, False
-    with _capturing(pipeline, run.progress) as begin_capture:
+    waited = False
+    with _capturing(run.pipeline, run.progress) as begin_capture:
         capturing = begin_capture(None)
         while True:
             captured = capturing.result()
@@ -159,7 +158,7 @@ def _follow(run: Run, done: _Done) -> CaptureReport:
                     names = ", ".join(sorted({str(file.table.name) for file in moved}))
                     _log.warning("the next sync will tell whether %s needs a re-snapshot: it has a new file", names)
                     return captured
-                upto, waited = _flushed_beyond(pipeline, max(file.until for file in moved)), True
+                upto, waited = _flushed_beyond(run, max(file.until for file in moved)), True
                 capturing = begin_capture(upto)
 
 
@@ -183,8 +182,8 @@ def _capturing(pipeline: Pipeline, progress: Progress) -> Iterator[Callable[[Lsn
 
 
 @again_when_lost
-def _flushed_beyond(pipeline: Pipeline, lsn: int) -> Lsn:
-    with connected(pipeline.source.dsn) as connection:
+def _flushed_beyond(run: Run, lsn: int) -> Lsn:
+    with run.source() as connection:
         return wait_until_flushed(connection, lsn)
 
 
@@ -285,6 +284,5 @@ class _Done:
 
 @again_when_lost
 def _flushed(run: Run) -> Lsn:
-    guarding = run.guard.connect()
-    with connected(run.pipeline.source.dsn) if guarding is None else nullcontext(guarding) as connection:
+    with run.source() as connection:
         return flushed_lsn(connection)

@@ -20,7 +20,6 @@ from spark_jobs.lake.past_states import PastState
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.table_mode import CommitColumn, Form, Mode, needs_key
-from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.fingerprints import fingerprint_words
 from spark_jobs.progress import Step
 from spark_jobs.qualified_name import QualifiedName
@@ -131,7 +130,7 @@ def _changed(run: Run, state: TableState) -> ModeChanged:
         other = same_mode(landed, state, form)
     else:
         other = other_mode(run.spark, landed, state, form)
-        _require_key(pipeline, landed, other.base, state, form.mode)
+        _require_key(run, landed, other.base, state, form.mode)
     base = other.base.state
     columns = column_numbers(run.spark(), pipeline.lake.table(state.name))
     ahead = landed.after(base.ordinal, state.ordinal)
@@ -145,7 +144,7 @@ def _changed(run: Run, state: TableState) -> ModeChanged:
         return _put_in_place(build, state, lambda own: table_at(own, built.path), built.changes, built.misfits)
 
 
-def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, state: TableState, mode: Mode) -> None:
+def _require_key(run: Run, landed: LandedWindows, base: PastState, state: TableState, mode: Mode) -> None:
     """Raises NeedsSnapshotError if the mode keeps rows by their key, and the base's rows are not known to have had one.
 
     The log's facts say which key the table had. If there are none, the source says it, provided that the table was not
@@ -159,8 +158,8 @@ def _require_key(pipeline: Pipeline, landed: LandedWindows, base: PastState, sta
         if not all(landed_facts.facts.key for landed_facts in facts):
             raise NeedsSnapshotError("the table had no key when changes of it were landed")
         return
-    watched = watched_tables(pipeline, (state.name,), landed.markers[-1])
-    with connected(pipeline.source.dsn) as connection:
+    watched = watched_tables(run.pipeline, (state.name,), landed.markers[-1])
+    with run.source() as connection:
         _, word = fingerprint_words(connection, watched).get(state.relation, (0, ""))
     if not word or word != state.generation.word:
         raise NeedsSnapshotError("the table was altered, and the change log does not say yet what key it had")

@@ -14,7 +14,7 @@ from spark_jobs.configuration import Pipeline
 from spark_jobs.errors import CdcError
 from spark_jobs.lake.drop_mark import landed_end
 from spark_jobs.postgres.bulk_read import BulkConnect
-from spark_jobs.postgres.connection import Connection, connected
+from spark_jobs.postgres.connection import Connection
 from spark_jobs.postgres.fingerprints import Watched
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.run import Run
@@ -74,7 +74,7 @@ def wanted_snapshots(
     checkpoint = landed_end(pipeline.lake)
     if checkpoint is None:
         raise no_change_log(run.log.path)
-    with connected(pipeline.source.dsn) as connection:
+    with run.source() as connection:
         at_source = AtSource(connection, pipeline).now()
         table_names = at_source.followed_names() if names is None else tuple(names)
         stopped = {table.name: table.error for table in stopped_tables(at_source, table_names, ())}

@@ -35,7 +35,7 @@ from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.options.table_mode import holds_changes
 from spark_jobs.postgres.bulk_read import bulk_connections
 from spark_jobs.postgres.catalogue import relation_facts
-from spark_jobs.postgres.connection import Connection, connected, conninfo
+from spark_jobs.postgres.connection import Connection, conninfo
 from spark_jobs.postgres.flushed_wal import flushed_lsn
 from spark_jobs.postgres.published_tables import published_tables
 from spark_jobs.progress import Progress, Step, silent
@@ -81,7 +81,7 @@ def verify(
     run = Run(resolved(pipeline), spark, run_id=run_id, progress=progress)
     started = time.monotonic()
     table_names = _followed(run.pipeline, names)
-    if _is_far_behind(run.pipeline):  # catch up before the snapshot is exported, which holds back VACUUM
+    if _is_far_behind(run):  # catch up before the snapshot is exported, which holds back VACUUM
         _bring_to(run, table_names, None)
     done: dict[QualifiedName, TableVerified] = {}
     left = table_names
@@ -110,11 +110,11 @@ def _followed(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -> tupl
 
 
 @again_when_lost
-def _is_far_behind(pipeline: Pipeline) -> bool:
+def _is_far_behind(run: Run) -> bool:
     """Whether the tables lack more WAL than one window may span."""
-    cut = latest_cut(pipeline.lake)
-    with connected(pipeline.source.dsn) as connection:
-        return cut is None or flushed_lsn(connection) - cut.lsn > pipeline.windows.max_bytes
+    cut = latest_cut(run.pipeline.lake)
+    with run.source() as connection:
+        return cut is None or flushed_lsn(connection) - cut.lsn > run.pipeline.windows.max_bytes
 
 
 def _bring_to(

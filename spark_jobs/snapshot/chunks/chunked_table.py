@@ -146,7 +146,7 @@ def large_tables(work: SnapshotWork) -> tuple[QualifiedName, ...]:
         for name in work.names
         if pipeline.table(name).adopt and table_state(pipeline.lake, name, work.checkpoint.identity) is None
     )
-    with connected(pipeline.source.dsn) as connection:
+    with work.run.source() as connection:
         sizes = pipeline.by_name(work.names, table_sizes(connection, pipeline.relations(work.names)))
     read = [name for name in work.names if name in sizes and not pipeline.table(name).begins_empty]
     large = (name for name in read if sizes[name].bytes > pipeline.snapshot.chunk_bytes)
@@ -224,7 +224,7 @@ def _require_all_sent(table: PlannedTable) -> None:
     Raises SnapshotWaitsError while a transaction is open that may have written before."""
     relid, publications = table.read.shape.relid, table.work.watched.publications
     until = time.monotonic() + _WRITER_SECONDS
-    with connected(table.work.pipeline.source.dsn) as connection:
+    with table.work.run.source() as connection:
         while (writer := writer_from_before(connection, relid, publications)) is not None:
             if time.monotonic() > until:
                 raise SnapshotWaitsError(

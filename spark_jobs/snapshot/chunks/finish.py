@@ -29,7 +29,6 @@ from spark_jobs.errors import (
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
-from spark_jobs.postgres.connection import connected
 from spark_jobs.postgres.flushed_wal import wait_until_flushed
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
@@ -96,7 +95,7 @@ def finished(chunked: ChunkedTable, done: ReadSoFar) -> TableSnapshot:
 
 def _captured(run: Run) -> WindowMarker:
     """The change log's last window, when the log holds everything that is written now."""
-    with connected(run.pipeline.source.dsn) as connection:
+    with run.source() as connection:
         end = written_lsn(connection)
         flushed = wait_until_flushed(connection, end)
     if flushed < end:
@@ -183,7 +182,7 @@ def _parts(whole: TableRange) -> Iterator[TableRange]:
 
 def _read_by_key(chunked: ChunkedTable, keys: pa.Table) -> WrittenFiles:
     """The rows with these keys, as they are now."""
-    with connected(chunked.work.pipeline.source.dsn) as connection:
+    with chunked.work.run.source() as connection:
         queries = tuple(queries_by_key(connection, chunked.table, keys))
     read = replace(chunked.read, tasks=(queries,))
     reader, noted = read.task_reader(chunked.table.source), MisfitsRead()
