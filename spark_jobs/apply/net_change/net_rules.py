@@ -12,7 +12,7 @@ from spark_jobs.apply.net_change.actions import Actions
 from spark_jobs.apply.net_change.appended import appended_changes
 from spark_jobs.apply.net_change.moments import Moments
 from spark_jobs.apply.net_change.multiset import net_copies
-from spark_jobs.apply.net_change.past import past_rows
+from spark_jobs.apply.net_change.past import Timeline, past_rows
 from spark_jobs.apply.net_change.rows import NetRows, net_rows
 from spark_jobs.apply.net_change.truncates import Truncation, changes_after, without_truncates
 from spark_jobs.decode.ordered_changes import OrderedChanges
@@ -86,7 +86,8 @@ class NetRules:
         """
         actions = self.actions(rows, halves)
         if keeps_past(self.mode):
-            return past_rows(self.mode, actions, rows, self.truncates, self.written, lenient=self.lenient)
+            timeline = Timeline.of(actions, rows, self.truncates)
+            return past_rows(self.mode, timeline, self.written, lenient=self.lenient)
         moments = self._moments(actions.ordered, rows)
         return net_rows(actions, self.written, moments, truncated=self.truncated, lenient=self.lenient)
 

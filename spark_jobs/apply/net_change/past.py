@@ -48,12 +48,8 @@ class Timeline:
         return cls(actions, begun, by_truncate.where(truncated_first, by_key), epochs > 0)
 
 
-def past_rows(
-    mode: Mode, actions: Actions, rows: pa.Table, truncates: tuple[Truncation, ...], written: TableShape, *, lenient: bool
-) -> NetRows:
-    """``rows`` and ``truncates``: see ``Timeline.of``; ``lenient``: see ``_history_rows``. Raises as ``net_rows``
-    does."""
-    timeline = Timeline.of(actions, rows, truncates)
+def past_rows(mode: Mode, timeline: Timeline, written: TableShape, *, lenient: bool) -> NetRows:
+    """``lenient``: see ``_history_rows``. Raises as ``net_rows`` does."""
     if has_versions(mode):
         return _history_rows(timeline, written, lenient=lenient)
     return _soft_delete_rows(timeline, written)
