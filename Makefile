@@ -9,6 +9,8 @@ JARS_READY := $(JARS)/.complete
 SERVERS_READY := .cache/servers/.complete
 CLASSES := .cache/classes.jsa
 CLASSES_READY := .cache/.classes-complete
+S3_JARS_READY := .cache/jars-s3/.complete
+LIVE_READY := $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY) $(S3_JARS_READY)
 EMULATORS := .cache/emulators
 EMULATORS_READY := $(EMULATORS)/.complete
 ARGS ?=
@@ -42,10 +44,10 @@ REST := $(if $(filter check,$(MAKECMDGOALS)),-m "($(LIVE)) and not nightly")
 # for code is a fifth of the usual with it: a third of the time went into looking for code to throw away
 test nightly: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m \
 	-XX:SharedArchiveFile="$(CURDIR)/$(CLASSES)"
-test: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY)  ## each thing that must hold, once, on real servers
+test: $(LIVE_READY)  ## each thing that must hold, once, on real servers
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(REST) $(ARGS)
 
-nightly: $(JARS_READY) $(SERVERS_READY) $(CLASSES_READY) $(EMULATORS_READY)  ## the tests in every way: servers 14 to 19, each engine, plugin, option; ARGS=tests/matrix: a part of them
+nightly: $(LIVE_READY) $(EMULATORS_READY)  ## the tests in every way: servers 14 to 19, each engine, plugin, option; ARGS=tests/matrix: a part of them
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder -m "" $(ARGS)
 
 readers: $(JARS_READY) $(SERVERS_READY)  ## which readers read which kind of table: docs/readers.md, in an environment of their own (1 GB)
@@ -79,11 +81,12 @@ fuzz: $(INSTALLED)  ## coverage-guided fuzzing of the decoders for SECONDS=600; 
 	@$(BIN)/python -m tests.fuzz .cache/fuzz/corpus -max_total_time=$(SECONDS) -max_len=4096 -timeout=10 \
 		-artifact_prefix=.cache/fuzz/ -print_final_stats=1 $(ARGS)
 
+# what `make check test` fetches for the tests comes while these compute
 check: $(INSTALLED)  ## format, lint, types, import arrows, the quick tests
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory --jobs=2 types quick
+	@$(MAKE) --no-print-directory --jobs=4 types quick $(if $(filter test,$(MAKECMDGOALS)),$(LIVE_READY))
 
 # mypy keeps one core busy
 types: $(INSTALLED)
@@ -129,6 +132,10 @@ $(INSTALLED): requirements.lock pyproject.toml tools/install.sh
 
 $(JARS_READY): $(INSTALLED) spark_jobs/spark/delta_jars.py
 	@$(BIN)/python -m spark_jobs.spark.delta_jars $(JARS)
+	@touch $@
+
+$(S3_JARS_READY): $(INSTALLED) spark_jobs/spark/delta_jars.py spark_jobs/object_stores.py
+	@$(BIN)/python -m spark_jobs.spark.delta_jars $(@D) --storage s3
 	@touch $@
 
 $(SERVERS_READY): $(INSTALLED) tests/fixtures/server_binaries.py tests/fixtures/debian_server.py
