@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 _SEED = 1
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_random_schemas_are_followed(
     spark: SparkSession, postgres_15: PostgresServer, postgres_18: PostgresServer, tmp_path: Path
