@@ -116,8 +116,7 @@ def recover_between_snapshots(pipeline: Pipeline) -> None:
         return commit(target, *arguments)
 
     whole_table.WholeTable.commit = commit_or_die  # type: ignore[method-assign, assignment]
-    spark = spark_session(pipeline.spark)
-    recover(pipeline, lambda: spark)
+    recover(pipeline, lambda: spark_session(pipeline.spark))
 
 
 def partitions_staged(pipeline: Pipeline) -> None:

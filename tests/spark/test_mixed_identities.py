@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from spark_jobs.configuration import PluginName
+from spark_jobs.configuration import MergeEngine, PluginName
 from spark_jobs.options.table_mode import Mode
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.schema.mode_columns import live_rows
@@ -98,12 +98,20 @@ def _changed(table: str) -> list[str]:
     return [statement.format(t=table) for statement in CHANGES]
 
 
-@pytest.mark.parametrize("on_driver_bytes", [128 << 20, at_night(0)], ids=["on_driver", "on_executors"])
-def test_rows_are_equal(spark: SparkSession, database: Database, tmp_path: Path, on_driver_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("engine", "on_driver_bytes"),
+    [("auto", 128 << 20), at_night("spark", 128 << 20), at_night("spark", 0)],
+    ids=["without Spark", "on_driver", "on_executors"],
+)
+def test_rows_are_equal(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, on_driver_bytes: int
+) -> None:
     tables = {**KEYED, **KEYLESS}
     for table, identities in tables.items():
         database.execute(*_made(table, identities, " PRIMARY KEY" if table in KEYED else ""))
-    followed = replace(Followed.start(spark, database, tmp_path / "lake", *tables), on_driver_bytes=on_driver_bytes)
+    followed = Followed.start(spark, database, tmp_path / "lake", *tables)
+    pipeline = replace(followed.pipeline, merge_engine=engine)
+    followed = replace(followed, pipeline=pipeline, on_driver_bytes=on_driver_bytes)
     assert [taken.error for taken in followed.snapshot()] == [None] * len(tables)
     for table in tables:
         database.execute(*_changed(table))

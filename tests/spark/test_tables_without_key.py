@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_jobs.configuration import Source, Table
+from spark_jobs.configuration import MergeEngine, Source, Table
 from spark_jobs.errors import LakeError
 from spark_jobs.qualified_name import QualifiedName
 from spark_jobs.spark.causes import MISSING_ROW
@@ -78,10 +78,18 @@ def _printed(row: tuple[object, ...]) -> tuple[str, ...]:
     return tuple(map(str, row))
 
 
-@pytest.mark.parametrize("on_driver_bytes", [128 << 20, at_night(0)], ids=["on_driver", "on_executors"])
-def test_each_step(spark: SparkSession, database: Database, tmp_path: Path, on_driver_bytes: int) -> None:
+@pytest.mark.parametrize(
+    ("engine", "on_driver_bytes"),
+    [("auto", 128 << 20), at_night("spark", 128 << 20), at_night("spark", 0)],
+    ids=["without Spark", "on_driver", "on_executors"],
+)
+def test_each_step(
+    spark: SparkSession, database: Database, tmp_path: Path, engine: MergeEngine, on_driver_bytes: int
+) -> None:
     database.execute(*MADE)
-    followed = replace(Followed.start(spark, database, tmp_path / "lake", "event"), on_driver_bytes=on_driver_bytes)
+    followed = Followed.start(spark, database, tmp_path / "lake", "event")
+    pipeline = replace(followed.pipeline, merge_engine=engine)
+    followed = replace(followed, pipeline=pipeline, on_driver_bytes=on_driver_bytes)
     assert [taken.error for taken in followed.snapshot()] == [None]
     assert_equal(followed)
     for step, statements in STEPS.items():
