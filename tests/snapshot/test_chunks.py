@@ -25,6 +25,7 @@ from spark_jobs.snapshot.chunks.read_plan import ReadPlan
 from spark_jobs.snapshot.chunks.read_record import ReadRecord, plans
 from spark_jobs.snapshot.exporter import Exporter
 from spark_jobs.snapshot.snapshot import snapshot
+from spark_jobs.writers.with_arrow.rows_of_table import rows_of_table
 from spark_jobs.writers.with_arrow.whole_table import WrittenFiles
 from tests.at_night import at_night
 from tests.fixtures.no_spark import no_spark, synced_without_spark
@@ -572,6 +573,35 @@ def test_killed_while_it_wrote_its_record(large: LargeTable, name: str) -> None:
     assert len(large.chunks_read) == before + 1
     large.read_on(to_the_end=True)
     large.assert_equal()
+
+
+def test_a_mode_that_is_changed_between_chunks(large: LargeTable) -> None:
+    """What was read for Spark to write is written without it; ``test_snapshots_in_chunks.py`` has the other way."""
+    tables = large.pipeline.tables
+    large.pipeline = replace(large.pipeline, tables=(replace(tables[0], mode="history"),) if tables else None)
+    large.read_on()
+    large.pipeline = replace(large.pipeline, tables=tables)
+    large.database.execute("UPDATE big SET n = -n WHERE id % 7 = 0")
+    large.read_on()
+    assert len(large.chunks_read) == 2
+    large.read_on(to_the_end=True)
+    large.assert_equal()
+
+
+@pytest.mark.parametrize("key", ["text[] USING ARRAY[id::text, NULL]", "pair USING ROW(id, 'x, y')::pair"])
+def test_rows_that_moved_are_read_by_a_key_that_holds_several_values(
+    database: Database, tmp_path: Path, key: str
+) -> None:
+    """An update leaves out what is stored out of line."""
+    created(database).execute("CREATE TYPE pair AS (a bigint, b text)", f"ALTER TABLE big ALTER id TYPE {key}")
+    large = LargeTable.at(database, tmp_path / "lake").prepared()
+    large.read_on()
+    moved = "array_append(id, 'm')" if key.startswith("text[]") else "ROW((id).a, 'moved')::pair"
+    database.execute(f"UPDATE big SET id = {moved} WHERE n % 100 = 3")
+    large.read_on(to_the_end=True)
+    texts = [(key, *rest) for key, *rest in database.execute("SELECT id::text, n, filler, doc FROM big ORDER BY n")]
+    held = rows_of_table(DeltaTable(large.pipeline.lake.table(BIG))).sort_by("n")
+    assert list(zip(*(column.to_pylist() for column in held.columns), strict=True)) == texts
 
 
 def test_windows_of_a_snapshot_that_goes_on_are_kept(large: LargeTable) -> None:

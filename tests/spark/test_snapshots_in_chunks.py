@@ -53,6 +53,21 @@ def test_every_mode(spark: SparkSession, database: Database, tmp_path: Path, mod
         assert_shows_source(spark, large)
 
 
+@pytest.mark.parametrize("mode", ["history", at_night("soft_delete"), at_night("append")])
+def test_a_mode_that_is_changed_between_chunks(
+    spark: SparkSession, database: Database, tmp_path: Path, mode: Mode
+) -> None:
+    """What was read for this process to write is written by Spark."""
+    large = LargeTable.at(created(database), tmp_path / "lake", spark=lambda: spark).prepared()
+    large.read_on()
+    large.pipeline = replace(large.pipeline, tables=(Table(BIG, mode=mode),))
+    database.execute("UPDATE big SET n = -n WHERE id % 7 = 0")
+    large.read_on()
+    assert len(large.chunks_read) == 2
+    large.read_on(to_the_end=True)
+    assert_shows_source(spark, large)
+
+
 def assert_shows_source(spark: SparkSession, large: LargeTable) -> None:
     """With the rows of its newest snapshot, and no changes after it."""
     assert not large.folder.exists()

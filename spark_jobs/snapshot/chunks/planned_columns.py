@@ -66,6 +66,10 @@ class PlannedColumns:
         source = tuple(PlannedColumn(**column) for column in fields["source"])
         return cls(source, fields["writer"], tuple(fields["physical"]), tuple(fields["ids"]))
 
+    def are_written_as(self, others: PlannedColumns) -> bool:
+        """Whether what is read with either of them can be committed together."""
+        return (self.source, self.writer) == (others.source, others.writer)
+
     def become(self, others: PlannedColumns) -> bool:
         """Whether the values of the columns in both are the same."""
         now = {column.attnum: column for column in others.source}

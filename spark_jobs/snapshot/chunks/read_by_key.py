@@ -46,15 +46,19 @@ def queries_by_key(connection: Connection, table: PlannedTable, keys: pa.Table) 
             for column in columns
         ]
     own = sql.SQL(", ").join(sql.Identifier(column.name) for column in columns)
+    given = [sql.Identifier(f"key_{place}") for place in range(len(names))]
+    placed = sql.SQL(", ").join(given)
+    # an array of arrays would be unnested down to their elements, and one of composites to their fields
+    typed = sql.SQL(", ").join(
+        sql.SQL("{}::{}").format(key, sql.SQL(name)) for key, name in zip(given, names, strict=True)
+    )
     checks = dict.fromkeys(query.check for task in read.tasks for query in task)
     check = f"SELECT ARRAY[{', '.join(f'({each})' for each in checks)}]"
     for first in range(0, keys.num_rows, _KEYS_AT_ONCE):
         some = keys.slice(first, _KEYS_AT_ONCE)
-        given = sql.SQL(", ").join(
-            sql.SQL("{}::text[]::{}[]").format(
-                sql.Literal(pc.cast(some.column(place), pa.string()).to_pylist()), sql.SQL(name)
-            )
-            for place, name in enumerate(names)
+        texts = sql.SQL(", ").join(
+            sql.SQL("{}::text[]").format(sql.Literal(pc.cast(some.column(place), pa.string()).to_pylist()))
+            for place in range(len(names))
         )
-        among = sql.SQL("({}) IN (SELECT * FROM unnest({}))").format(own, given)
+        among = sql.SQL("({}) IN (SELECT {} FROM unnest({}) AS given ({}))").format(own, typed, texts, placed)
         yield RangeQuery(str(table.name), table.rows_where(among), check, f"{read.shape.relid}/keys")

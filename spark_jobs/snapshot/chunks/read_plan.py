@@ -56,14 +56,15 @@ class ReadPlan:
         return not self.chunks
 
     def is_of_same(self, other: ReadPlan) -> bool:
-        """Whether the table is still as it was when this plan was made or altered: ``other`` is for what it is now."""
-        same = self._is_of_same_rows(other) and (self.word, self.columns.source) == (other.word, other.columns.source)
+        """Whether the table is still as it was when this plan was made or altered, and is still to be written so:
+        ``other`` is for what it is now."""
+        same = self._is_of_same_rows(other) and self.word == other.word and self.columns.are_written_as(other.columns)
         return same and self._leaves.items() <= other._leaves.items()
 
     def altered_as(self, other: ReadPlan) -> ReadPlan | None:
         """The plan that reads on, as the table is now, which ``other`` was made for. None if what was read is of no use
-        to it: DDL that is followed in place changes no row that was read, but gives it other columns. Partitions that
-        were created have no chunk, as the change log has all their rows."""
+        to it: DDL that is followed in place changes no row that was read, but gives it other columns, and another mode
+        or engine another writer. Partitions that were created have no chunk, as the change log has all their rows."""
         leaves = {chunk.relid: chunk for chunk in other.chunks}
         if self.is_void or self.adopted or not self._is_of_same_rows(other) or not self.columns.become(other.columns):
             return None
@@ -75,7 +76,7 @@ class ReadPlan:
         if difference.reasons or difference.moved_files:
             return None
         chunks = tuple(replace(chunk, form=leaves[chunk.relid].form) for chunk in self.chunks)
-        columns = self.columns if self.columns.source == other.columns.source else other.columns
+        columns = self.columns if self.columns.are_written_as(other.columns) else other.columns
         revisions = (*self.revisions, columns)
         return replace(self, word=other.word, fingerprint=other.fingerprint, revisions=revisions, chunks=chunks)
 
