@@ -50,10 +50,10 @@ def check_landed_again(at_source: AtSource, bulk: dbapi.Connection, landed: Wind
             _log.warning("%s; window %s was not compared with the log", error, span)
             return
         if not _are_alike(at_source, markers, again):
-            named = f"window {markers[0].ordinal}" + (f" to {markers[-1].ordinal}" if len(markers) > 1 else "")
+            numbers = " to ".join(dict.fromkeys(str(marker.ordinal) for marker in (markers[0], markers[-1])))
             raise BreakError(
-                f"{named} {span}, read again, holds other changes than the change log: the server's disk was put back"
-                " to an earlier state"
+                f"window {numbers} {span}, read again, holds other changes than the change log: the server's disk was"
+                " put back to an earlier state"
             )
 
 
