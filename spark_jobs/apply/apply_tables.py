@@ -11,7 +11,7 @@ from threading import Lock
 
 from spark_jobs.apply.follow_columns import follow_columns
 from spark_jobs.apply.landed_changes import LandedChanges
-from spark_jobs.apply.net_change.net_of_range import columns_of_lake, computer_of
+from spark_jobs.apply.net_change.net_of_range import columns_of_lake, landed_in_range, net_of_range
 from spark_jobs.apply.net_of_regions import net_of_regions
 from spark_jobs.apply.table_applied import TableApplied
 from spark_jobs.apply.table_range import TableRange
@@ -145,7 +145,7 @@ def _apply_range(work: TableRange) -> TableApplied:
             return _columns_followed(work, result) if _annotate(work) else result
         work = work.with_open_table(work.state.version)
         with log_read_ahead(work):
-            landed = computer_of(work).landed(columns_of_lake(work))
+            landed = landed_in_range(work, columns_of_lake(work))
             if landed is None:
                 return _columns_followed(work, result) if _annotate(work) else result
             result = replace(result, columns=landed.words)
@@ -157,7 +157,7 @@ def _apply_range(work: TableRange) -> TableApplied:
                 work = work.with_open_table()
             if landed.columns or is_annotated:
                 result = _columns_followed(work, result)
-            with computer_of(work).net(landed) as net:
+            with net_of_range(work, landed) as net:
                 landed = landed.without_rows()
                 provenance = replace(work.provenance(net.changes, landed.words), differing=landed.differing)
                 return _commit(work, provenance, net, result)

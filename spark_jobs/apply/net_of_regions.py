@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.apply.landed_changes import LandedChanges
-from spark_jobs.apply.net_change.net_of_range import columns_of_lake, computer_of
+from spark_jobs.apply.net_change.net_of_range import columns_of_lake, landed_in_range, net_of_range
 from spark_jobs.apply.net_change.on_driver import frame_of, is_broadcast
 from spark_jobs.apply.regions_read import RegionsRead
 from spark_jobs.apply.staging import staging_folder
@@ -64,9 +64,9 @@ def net_of_regions(work: TableRange, regions: RegionsRead) -> Iterator[tuple[Net
     Raises OvertakenError, SchemaChangeError where only a new snapshot helps, and what reading and decoding raise.
     """
     lake_columns = columns_of_lake(work)
-    landed = computer_of(work).landed(lake_columns) if work.concerns_table() else None
+    landed = landed_in_range(work, lake_columns) if work.concerns_table() else None
     _require_same_columns(work, lake_columns, regions.shape, landed)
-    with nullcontext() if landed is None else computer_of(work).net(landed) as net:
+    with nullcontext() if landed is None else net_of_range(work, landed) as net:
         if net is not None and net.truncated:
             raise SchemaChangeError.because(work.name, "it was truncated, and partitions of it came or went")
         whole = _Whole.of(work, regions, net)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_jobs.apply.landed_changes import LandedChanges, landed_changes
+from spark_jobs.apply.landed_changes import LandedChanges
 from spark_jobs.apply.net_change.net_change import net_change
 from spark_jobs.apply.staging import staging_folder, sweep_staging
 from spark_jobs.apply.table_range import TableRange
 from spark_jobs.decode.threads import in_threads
 from spark_jobs.delta.files import lake_errors, lake_filesystem
 from spark_jobs.options.table_mode import holds_changes
-from spark_jobs.schema.column_changes import DeltaColumn
 from spark_jobs.schema.net_columns import NetColumns, ddl
 from spark_jobs.spark.session_conf import runs_on_driver
 from spark_jobs.storage import Location
@@ -38,39 +36,30 @@ _BROADCAST_VALUES, _BROADCAST_BYTES = 100_000, 4 << 20
 _BROADCAST_IN_ONE_JVM_BYTES = 96 << 20
 
 
-@dataclass(frozen=True)
-class OnDriver:
-    """The net change of a small range. See ``NetComputer``."""
-
-    work: TableRange
-
-    def landed(self, lake_columns: Sequence[DeltaColumn]) -> LandedChanges | None:
-        return landed_changes(self.work, lake_columns)
-
-    @contextmanager
-    def net(self, landed: LandedChanges) -> Iterator[NetSource]:
-        """Raises as ``net_change`` does."""
-        _release(landed.rows)
-        net, rules = net_change(landed.rows, landed.rules), landed.rules
-        key_range = None if holds_changes(rules.mode) else key_range_of(net.rows, rules.shape)
-        del landed  # with the rows, of which there may be many
-        _release(net.rows)
-        with frame_of(net.rows, net.columns, self.work) as (read, stage):
-            yield NetSource(
-                net.columns,
-                net.truncated,
-                net.insert_only,
-                key_range,
-                read,
-                net.rows.num_rows,
-                net.changes,
-                lenient=rules.lenient,
-                ended=net.ended,
-                broadcast=is_broadcast(net.rows),
-                in_memory=net.rows,
-                misfits=net.misfits,
-                stage=stage,
-            )
+@contextmanager
+def net_on_driver(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
+    """Raises as ``net_change`` does."""
+    _release(landed.rows)
+    net, rules = net_change(landed.rows, landed.rules), landed.rules
+    key_range = None if holds_changes(rules.mode) else key_range_of(net.rows, rules.shape)
+    del landed  # with the rows, of which there may be many
+    _release(net.rows)
+    with frame_of(net.rows, net.columns, work) as (read, stage):
+        yield NetSource(
+            net.columns,
+            net.truncated,
+            net.insert_only,
+            key_range,
+            read,
+            net.rows.num_rows,
+            net.changes,
+            lenient=rules.lenient,
+            ended=net.ended,
+            broadcast=is_broadcast(net.rows),
+            in_memory=net.rows,
+            misfits=net.misfits,
+            stage=stage,
+        )
 
 
 def _release(rows: pa.Table) -> None:

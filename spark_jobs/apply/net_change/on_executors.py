@@ -56,37 +56,30 @@ _ROW_CHANGES = (RowKind.INSERT, RowKind.UPDATE, RowKind.DELETE)
 _DESCRIBING = (RowKind.RELATION, RowKind.FACTS, RowKind.TRUNCATE)
 
 
-@dataclass(frozen=True)
-class OnExecutors:
-    """The net change of a large range. See ``NetComputer``."""
+def described_on_executors(work: TableRange, lake_columns: Sequence[DeltaColumn]) -> LandedChanges | None:
+    failed = f"{work.name}: the change log at {work.pipeline.lake.change_log} cannot be read"
+    with isolated_session(work.run.spark(), {}) as spark, spark_errors(failed):
+        return described_changes(_logged(spark, work, _DESCRIBING).toArrow(), work, lake_columns)
 
-    work: TableRange
 
-    def landed(self, lake_columns: Sequence[DeltaColumn]) -> LandedChanges | None:
-        work = self.work
-        failed = f"{work.name}: the change log at {work.pipeline.lake.change_log} cannot be read"
-        with isolated_session(work.run.spark(), {}) as spark, spark_errors(failed):
-            return described_changes(_logged(spark, work, _DESCRIBING).toArrow(), work, lake_columns)
-
-    @contextmanager
-    def net(self, landed: LandedChanges) -> Iterator[NetSource]:
-        work = self.work
-        failed = f"{work.name}: {work.windows} were not applied"
-        with isolated_session(work.run.spark(), {}) as spark, spark_errors(failed, name=work.name, path=work.path):
-            rules = replace(landed.rules, truncates=truncations(landed.rows, landed.shape))
-            logged = _logged(spark, work, _ROW_CHANGES)
-            by_kind = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
-            inserts, updates, deletes = (by_kind.get(kind.value, 0) for kind in _ROW_CHANGES)
-            counts = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
-            changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules)))
-            with staging_folder(work.pipeline.lake, work.state) as folder:
-                if rules.nets_by_key:
-                    net = _by_key(changes, rules, 1 + work.bytes // _PARTITION_BYTES, folder)
-                elif holds_changes(rules.mode):
-                    net = _appended(changes, rules, landed, folder)
-                else:
-                    net = _copies(changes, rules, folder)
-                yield replace(net, changes=counts, truncated=rules.truncated, ended=rules.ended, lenient=rules.lenient)
+@contextmanager
+def net_on_executors(work: TableRange, landed: LandedChanges) -> Iterator[NetSource]:
+    failed = f"{work.name}: {work.windows} were not applied"
+    with isolated_session(work.run.spark(), {}) as spark, spark_errors(failed, name=work.name, path=work.path):
+        rules = replace(landed.rules, truncates=truncations(landed.rows, landed.shape))
+        logged = _logged(spark, work, _ROW_CHANGES)
+        by_kind = {row["kind"]: row["count"] for row in logged.groupBy("kind").count().collect()}
+        inserts, updates, deletes = (by_kind.get(kind.value, 0) for kind in _ROW_CHANGES)
+        counts = ChangeCounts(inserts, updates, deletes, landed.rows.num_rows)
+        changes = _counting(logged, rules).select(*(field.name for field in input_fields(rules)))
+        with staging_folder(work.pipeline.lake, work.state) as folder:
+            if rules.nets_by_key:
+                net = _by_key(changes, rules, 1 + work.bytes // _PARTITION_BYTES, folder)
+            elif holds_changes(rules.mode):
+                net = _appended(changes, rules, landed, folder)
+            else:
+                net = _copies(changes, rules, folder)
+            yield replace(net, changes=counts, truncated=rules.truncated, ended=rules.ended, lenient=rules.lenient)
 
 
 def _counting(rows: DataFrame, rules: NetRules) -> DataFrame:
