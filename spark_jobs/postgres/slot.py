@@ -326,7 +326,7 @@ def read_window(
                 yield reader
         else:
             query = _changes_query("peek", slot, window.hi, without(options, "two_phase"), output)
-            with _output_of(bulk, slot, query) as reader:
+            with _binary_output(slot), streamed(bulk, query) as reader:
                 yield reader
 
 
@@ -377,7 +377,8 @@ def read_copy(
     _make_copy(bulk, slot, copy)
     try:
         _place_copy(bulk, copy, window.lo)
-        with _output_of(bulk, slot, _changes_query("get", copy, window.hi, options, output)) as reader:
+        query = _changes_query("get", copy, window.hi, options, output)
+        with _binary_output(slot), streamed(bulk, query) as reader:
             yield reader
     finally:
         # at once, so that the next window finds a free slot; if the connection is lost, the copy is gone already
@@ -414,12 +415,6 @@ def _drop_copy(bulk: dbapi.Connection, copy: str) -> None:
         bulk,
         _text("SELECT pg_drop_replication_slot(s.slot_name) FROM pg_replication_slots s WHERE slot_name = {}", copy),
     )
-
-
-@contextmanager
-def _output_of(bulk: dbapi.Connection, slot: str, query: str) -> Iterator[pa.RecordBatchReader]:
-    with _binary_output(slot), streamed(bulk, query) as reader:
-        yield reader
 
 
 @contextmanager
