@@ -29,6 +29,7 @@ from spark_jobs.errors import (
 from spark_jobs.lake.generation import Generation
 from spark_jobs.lake.table_state import TableState
 from spark_jobs.logicalrep.lsn import Lsn
+from spark_jobs.postgres.fingerprints import insert_lsn
 from spark_jobs.postgres.flushed_wal import wait_until_flushed
 from spark_jobs.run import Run
 from spark_jobs.schema.column_changes import DeltaColumn
@@ -40,7 +41,6 @@ from spark_jobs.snapshot.chunks.planned_columns import AlteredTableError, Column
 from spark_jobs.snapshot.chunks.read_by_key import queries_by_key
 from spark_jobs.snapshot.chunks.read_plan import generation_of
 from spark_jobs.snapshot.chunks.read_record import ReadSoFar, rows_of
-from spark_jobs.snapshot.chunks.transactions_seen import written_lsn
 from spark_jobs.snapshot.export import ExportedSnapshot
 from spark_jobs.snapshot.planned_table import PlannedTable, TableToRead
 from spark_jobs.snapshot.read_on_driver import range_threads, read_into_files
@@ -96,7 +96,7 @@ def finished(chunked: ChunkedTable, done: ReadSoFar) -> TableSnapshot:
 def _captured(run: Run) -> WindowMarker:
     """The change log's last window, when the log holds everything that is written now."""
     with run.source() as connection:
-        end = written_lsn(connection)
+        end = insert_lsn(connection)
         flushed = wait_until_flushed(connection, end)
     if flushed < end:
         raise LakeError(f"the server has flushed its WAL up to {flushed} and not to {end}", hint="run it again")

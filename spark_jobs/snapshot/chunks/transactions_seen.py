@@ -14,14 +14,10 @@ import pyarrow.compute as pc
 
 from spark_jobs.change_log.log import ChangeLog
 from spark_jobs.change_log.window_marker import WindowMarker
-from spark_jobs.logicalrep.lsn import Lsn
 from spark_jobs.postgres.connection import Connection, source_errors
 
 _EPOCH = 1 << 32
 _SNAPSHOT = "SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_is_in_recovery()"
-_WRITTEN = """
-SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END)::text
-"""
 
 
 @dataclass(frozen=True)
@@ -60,9 +56,3 @@ class TransactionsSeen:
         whole = np.where(whole - self.xmax >= _EPOCH // 2, whole - _EPOCH, whole)
         whole = np.where(self.xmax - whole > _EPOCH // 2, whole + _EPOCH, whole)
         return np.asarray((whole >= self.xmax) | np.isin(whole, np.fromiter(self.in_progress, np.int64)))
-
-
-def written_lsn(connection: Connection) -> Lsn:
-    """The end of the WAL that is written, flushed or not. Every commit that a snapshot shows lies before it."""
-    with source_errors("the end of the WAL could not be read"):
-        return Lsn.parse(connection.execute(_WRITTEN).fetchall()[0][0])
