@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spark_jobs.delta.checkpoints import CHECKPOINT_INTERVAL, CHECKPOINT_PROPERTY
 from spark_jobs.object_stores import store_of
 from spark_jobs.schema.lake_types import LakeKind
 from spark_jobs.schema.table_shape import LakeColumn
-
-if TYPE_CHECKING:
-    pass
 
 # Delta's default has no limit, but a session may set another default for new tables. If a table forgot our transaction
 # identifier, it would accept the same commit twice
