@@ -90,7 +90,7 @@ class Blueprint:
     @property
     def verified_tables(self) -> tuple[QualifiedName, ...]:
         """All except those in mode ``append``, which hold changes and not rows."""
-        return tuple(table for table in self.table_specs if not holds_changes(self.pipeline.mode_of(table)))
+        return tuple(table for table in self.table_specs if not holds_changes(self.pipeline.table(table).mode))
 
     @property
     def pool(self) -> str:

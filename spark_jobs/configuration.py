@@ -444,13 +444,6 @@ class Pipeline:
     def schema_policy(self, name: QualifiedName) -> SchemaPolicy:
         return self.table(name).on_schema_change or self.on_schema_change
 
-    def mode_of(self, name: QualifiedName) -> Mode:
-        """``mirror`` unless configured otherwise."""
-        return self.table(name).mode
-
-    def form_of(self, name: QualifiedName) -> Form:
-        return self.table(name).form
-
     @property
     def alters_publication(self) -> bool:
         """Whether our publication is kept in step with ``tables``."""

@@ -138,7 +138,7 @@ def _reasons(at_source: AtSource, ledger: Ledger | None, names: Sequence[Qualifi
 
 
 def _reason(begun: BegunGenerations, name: QualifiedName) -> str:
-    state, form = begun.ledger.states.get(name), begun.pipeline.form_of(name)
+    state, form = begun.ledger.states.get(name), begun.pipeline.table(name).form
     if state is None:
         return _first(begun.pipeline, name)
     if why := begun.why_from_source(name):

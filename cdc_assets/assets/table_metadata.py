@@ -91,7 +91,7 @@ def _own_columns(pipeline: Pipeline, table: QualifiedName) -> frozenset[str]:
     """The columns that the source does not have."""
     from spark_jobs.schema.mode_columns import own_columns
 
-    return frozenset(column.name for column in own_columns(pipeline.form_of(table)))
+    return frozenset(column.name for column in own_columns(pipeline.table(table).form))
 
 
 def _shown_of(followed: Table, in_source: SourceTable, described: DescribedTable) -> Mapping[str, Any]:

@@ -83,7 +83,7 @@ def change_modes(run: Run, names: Sequence[QualifiedName]) -> tuple[ModeChanged,
     done: list[ModeChanged] = []
     with run.guarded() as run:
         for state in todo:
-            form = pipeline.form_of(state.name)
+            form = pipeline.table(state.name).form
             try:
                 changed = _locked_and_changed(run, state.name)
             except CdcError as error:
@@ -108,7 +108,7 @@ def _in_other_forms(pipeline: Pipeline, names: Sequence[QualifiedName]) -> list[
     return [
         state
         for state in states
-        if state.generation.form != pipeline.form_of(state.name)
+        if state.generation.form != pipeline.table(state.name).form
         and not is_of_earlier_chapter(state, chapter)
         and shows_another(pipeline, state) is None
     ]
@@ -125,7 +125,7 @@ def _locked_and_changed(run: Run, name: QualifiedName) -> ModeChanged | None:
 
 def _changed(run: Run, state: TableState) -> ModeChanged:
     pipeline = run.pipeline
-    landed, form = LandedWindows.of(pipeline), pipeline.form_of(state.name)
+    landed, form = LandedWindows.of(pipeline), pipeline.table(state.name).form
     if form.mode == state.mode:
         other = same_mode(landed, state, form)
     else:

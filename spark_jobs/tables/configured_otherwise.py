@@ -51,7 +51,7 @@ def needs_new_generation(
         return NeedsSnapshotError(what, hint=new_snapshot(name))
     if why := configured_otherwise(pipeline, state, pipeline.salt_word_of(name)):
         return NeedsSnapshotError.because(name, why)
-    if (lake_form := state.generation.form) != (form := pipeline.form_of(name)):
+    if (lake_form := state.generation.form) != (form := pipeline.table(name).form):
         what = f"{name} is kept in mode {lake_form}, and the configuration says {form}"
         return OtherModeError(what, hint=f"`postgres-cdc sync` changes it; else {new_snapshot(name)}")
     return None
@@ -78,7 +78,7 @@ class BegunGenerations:
         if is_of_earlier_chapter(state, self.ledger.identity.chapter):
             return True
         return not state.is_lost and (
-            state.generation.form != self.pipeline.form_of(name) or bool(self.why_from_source(name))
+            state.generation.form != self.pipeline.table(name).form or bool(self.why_from_source(name))
         )
 
     def why_from_source(self, name: QualifiedName) -> str:

@@ -99,7 +99,7 @@ def _equal_on_driver(work: Verification, read: TableRead, version: int) -> RowCo
 
 
 def _live_rows(pipeline: Pipeline, shape: TableShape) -> str:
-    live = live_rows(pipeline.mode_of(shape.name))
+    live = live_rows(pipeline.table(shape.name).mode)
     assert live is not None
     return live
 
@@ -122,7 +122,7 @@ def _compared_by_spark(work: Verification, read: TableRead, version: int) -> Row
     ):
         _require_same_columns(work, table_columns(own, path), shape)
         lake = table_at(own, path, version).where(_live_rows(pipeline, shape))
-        ours = [column.name for column in own_columns(pipeline.form_of(shape.name))]
+        ours = [column.name for column in own_columns(pipeline.table(shape.name).form)]
         lake = lake.drop(*ours, *work.kept(shape.name))
         source = read.rows(own, SnapshotSource.anywhere(pipeline, work.exported.snapshot_name))
         if how.quick:

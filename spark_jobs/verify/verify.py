@@ -100,7 +100,7 @@ def verify(
 def _followed(pipeline: Pipeline, names: Sequence[QualifiedName] | None) -> tuple[QualifiedName, ...]:
     followed = all_followed_names(pipeline)
     require_followed(names or (), followed)
-    of_changes = [name for name in followed if holds_changes(pipeline.mode_of(name))]
+    of_changes = [name for name in followed if holds_changes(pipeline.table(name).mode)]
     if append_names := [str(name) for name in names or () if name in of_changes]:
         raise ConfigurationError(
             f"kept in mode append, which holds changes and no rows to compare: {', '.join(append_names)}",

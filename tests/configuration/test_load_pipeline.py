@@ -558,7 +558,7 @@ class TestPatterns:
     def test_settings_are_known_by_name(self, patterned: Callable[..., Pipeline]) -> None:
         pipeline = patterned(tables=["public.*", {"name": "*.log", "mode": "append"}], exclude=["public.old_*"])
         assert pipeline.tables is None
-        modes = [pipeline.mode_of(QualifiedName("public", name)) for name in ("orders", "log")]
+        modes = [pipeline.table(QualifiedName("public", name)).mode for name in ("orders", "log")]
         assert modes == ["mirror", "append"]
         assert pipeline.patterns is not None
         names = [QualifiedName("public", name) for name in ("old_log", "log", "orders")]

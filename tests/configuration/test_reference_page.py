@@ -66,7 +66,7 @@ def test_the_example_with_patterns_is_accepted() -> None:
     pipeline = pipeline_of(model, Path())
     assert pipeline.patterns is not None
     names = [QualifiedName("public", name) for name in ("audit_log", "items", "orders")]
-    modes = [pipeline.mode_of(name) for name in pipeline.patterns.of(names)]
+    modes = [pipeline.table(name).mode for name in pipeline.patterns.of(names)]
     assert modes == ["history", "mirror"]
 
 

@@ -101,7 +101,7 @@ class Followed:
 
     def lake_rows(self, name: QualifiedName) -> tuple[list[tuple[Any, ...]], list[str]]:
         """The rows that the source has, in its columns."""
-        table, form = lake_rows(self.spark, self.pipeline.lake.table(name)), self.pipeline.form_of(name)
+        table, form = lake_rows(self.spark, self.pipeline.lake.table(name)), self.pipeline.table(name).form
         if (ended := ended_column(form.mode)) is not None:
             table = table.filter(pc.is_null(table.column(ended.name)))
         table = table.drop_columns([column.name for column in own_columns(form)])

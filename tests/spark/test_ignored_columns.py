@@ -338,7 +338,7 @@ def _assert_live_rows(
     for name in names:
         rows = lake_rows(spark, pipeline.lake.table(name))
         assert [column for column in rows.column_names if not column.startswith("_")] == wanted
-        if pipeline.mode_of(name) == "append":
+        if pipeline.table(name).mode == "append":
             continue
         live = [
             tuple(row[column] for column in wanted)

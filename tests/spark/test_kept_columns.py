@@ -342,7 +342,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def assert_live_rows(twins: Twins, names: tuple[QualifiedName, ...]) -> None:
     wanted = ["id", "a", "b", "doc"]
     for name in names:
-        if holds_changes(twins.pipeline.mode_of(name)):
+        if holds_changes(twins.pipeline.table(name).mode):
             continue
         live = [
             tuple(row[column] for column in wanted)

@@ -71,7 +71,7 @@ def test_a_mode_that_is_changed_between_chunks(
 def assert_shows_source(spark: SparkSession, large: LargeTable) -> None:
     """With the rows of its newest snapshot, and no changes after it."""
     assert not large.folder.exists()
-    if large.pipeline.mode_of(BIG) == "append":
+    if large.pipeline.table(BIG).mode == "append":
         held = lake_rows(spark, large.pipeline.lake.table(BIG)).sort_by("id")
         newest = held.filter(pc.equal(held.column("_commit_lsn"), pc.max(held.column("_commit_lsn"))))
         assert list(zip(*(newest.column(name).to_pylist() for name in large.columns), strict=True)) == large.rows()
